@@ -1,0 +1,145 @@
+#include "base/file.h"
+
+#include "base/mem.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int set_errno(struct ek_err *err, const char *path, int code)
+{
+    int status = code == ENOENT || code == ENOTDIR ? EK_ENOENT
+                 : code == EACCES || code == EPERM ? EK_EPERM
+                 : code == ENOMEM                  ? EK_ENOMEM
+                                                   : EK_EIO;
+    return ek_err_set(err, status, "%s: %s", path, strerror(code));
+}
+
+int ek_file_open(struct ek_file *f, const char *path, struct ek_err *err)
+{
+    int rc = 0;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return set_errno(err, path, errno);
+    struct stat st;
+    void *p = NULL;
+    if (fstat(fd, &st)) {
+        rc = set_errno(err, path, errno);
+        goto out;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        rc = ek_err_set(err, EK_EINVAL, "%s: is %s, not a regular file", path,
+                        S_ISDIR(st.st_mode) ? "a folder" : "a device or pipe");
+        goto out;
+    }
+    if (st.st_size > 0) {
+        p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) {
+            rc = set_errno(err, path, errno);
+            goto out;
+        }
+    }
+    f->data = p;
+    f->size = (size_t)st.st_size;
+out:
+    close(fd);
+    return rc;
+}
+
+void ek_file_close(struct ek_file *f)
+{
+    if (f->data) {
+        /* munmap takes what mmap returned; the const is ours alone. */
+        union {
+            const unsigned char *in;
+            void *out;
+        } p = {.in = f->data};
+        munmap(p.out, f->size);
+    }
+    *f = (struct ek_file){0};
+}
+
+int ek_file_read(struct ek_buf *out, const char *path, struct ek_err *err)
+{
+    int is_stdin = strcmp(path, "-") == 0;
+    const char *name = is_stdin ? "standard input" : path;
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return set_errno(err, name, errno);
+    int rc = 0;
+    for (;;) {
+        size_t room = out->max - out->len;
+        size_t want = room < 65536 ? room : 65536;
+        rc = ek_buf_reserve(out, want);
+        if (rc) {
+            rc = ek_err_set(err, rc, "%s: %s", name, ek_status_text(rc));
+            break;
+        }
+        /* At the ceiling one byte more is asked for, to tell the end from too much. */
+        char probe;
+        ssize_t got = want ? read(fd, out->data + out->len, want) : read(fd, &probe, 1);
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got < 0)
+            rc = set_errno(err, name, errno);
+        if (got > 0 && want == 0)
+            rc = ek_err_set(err, EK_ELIMIT, "%s: is larger than %zu bytes", name,
+                            out->max);
+        if (got <= 0 || rc)
+            break;
+        out->len += (size_t)got;
+        out->data[out->len] = 0;
+    }
+    if (!is_stdin)
+        close(fd);
+    return rc;
+}
+
+static int write_all(int fd, const char *p, size_t n)
+{
+    while (n) {
+        ssize_t put = write(fd, p, n);
+        if (put < 0 && errno == EINTR)
+            continue;
+        if (put < 0)
+            return errno;
+        p += put;
+        n -= (size_t)put;
+    }
+    return fsync(fd) ? errno : 0;
+}
+
+int ek_file_write(const char *path, const void *p, size_t n, struct ek_err *err)
+{
+    char aside[4096];
+    int len = snprintf(aside, sizeof aside, "%s.%ld.tmp", path, (long)getpid());
+    if (len < 0 || (size_t)len >= sizeof aside)
+        return ek_err_set(err, EK_ELIMIT, "%s: path is too long", path);
+    int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return set_errno(err, path, errno);
+    int code = write_all(fd, p, n);
+    if (close(fd) && !code)
+        code = errno;
+    if (!code && rename(aside, path))
+        code = errno;
+    if (!code)
+        return 0;
+    unlink(aside);
+    return set_errno(err, path, code);
+}
+
+const char *ek_format_bytes(char out[32], uint64_t bytes)
+{
+    static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+    double v = (double)bytes;
+    size_t i = 0;
+    for (; v >= 1024.0 && i < 6; i++)
+        v /= 1024.0;
+    snprintf(out, 32, i ? "%.1f %s" : "%.0f %s", v, unit[i]);
+    return out;
+}

@@ -1,0 +1,35 @@
+/* file.h - whole files: mapped for reading, or read into a buffer with a ceiling. */
+#ifndef EVENKEEL_BASE_FILE_H
+#define EVENKEEL_BASE_FILE_H
+
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A read-only mapping. A file that shrinks while mapped raises SIGBUS on access; that
+ * is the operating system's contract, and the guide says so. */
+struct ek_file {
+    const unsigned char *data; /* mapped, owned; NULL for an empty file */
+    size_t size;               /* bytes */
+};
+
+/* Maps the regular file at `path`. Errors: EK_ENOENT, EK_EPERM, EK_EINVAL (not a
+ * regular file), EK_EIO, with a sentence that begins with the path; *f unchanged. */
+int ek_file_open(struct ek_file *f, const char *path, struct ek_err *err) EK_MUST_USE;
+void ek_file_close(struct ek_file *f); /* f may be zeroed */
+
+/* Appends all of `path` ("-": standard input) to `out`. Errors as above, and EK_ELIMIT
+ * when the buffer's ceiling is reached. */
+int ek_file_read(struct ek_buf *out, const char *path, struct ek_err *err) EK_MUST_USE;
+
+/* Replaces `path` as a whole: written aside, flushed to disk, renamed. Errors: EK_EIO,
+ * EK_EPERM, EK_ENOENT (no such folder); the old file stays. */
+int ek_file_write(const char *path, const void *p, size_t n,
+                  struct ek_err *err) EK_MUST_USE;
+
+/* "97.8 MiB" into out; for messages. Returns out. */
+const char *ek_format_bytes(char out[32], uint64_t bytes);
+
+#endif

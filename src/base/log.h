@@ -1,0 +1,30 @@
+/* log.h - leveled logging to standard error: text on a terminal, one JSON object a
+ * line otherwise. Events are names, facts are fields, so that both forms say the same:
+ *   ek_log(EK_LOG_INFO, "server_started", "listen=%s threads=%d", addr, n);
+ * text   12:00:03.120 info server_started listen=127.0.0.1:8080 threads=2
+ * JSON   {"ts":"2026-01-02T12:00:03.120Z","level":"info","event":"server_started",
+ *         "listen":"127.0.0.1:8080","threads":"2"}
+ * Threads: any; a line is one write. Prompts and answers are never logged.
+ */
+#ifndef EVENKEEL_BASE_LOG_H
+#define EVENKEEL_BASE_LOG_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+
+enum ek_log_level { EK_LOG_ERROR, EK_LOG_WARN, EK_LOG_INFO, EK_LOG_DEBUG };
+enum ek_log_form { EK_LOG_AUTO, EK_LOG_TEXT, EK_LOG_JSON };
+
+/* Process-wide settings; call before threads start. Default: info, auto. */
+void ek_log_setup(enum ek_log_level level, enum ek_log_form form);
+
+/* "error" | "warn" | "info" | "debug" -> *level; EK_EINVAL otherwise. */
+int ek_log_level_parse(enum ek_log_level *level, const char *name) EK_MUST_USE;
+
+/* fmt yields `key=value` fields separated by spaces; a value with spaces is written
+ * key="...", with \" and \\ escaped. fmt may be NULL. Cannot fail. */
+void ek_log(enum ek_log_level level, const char *event, const char *fmt, ...)
+    EK_PRINTF(3, 4);
+
+#endif

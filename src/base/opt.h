@@ -1,0 +1,84 @@
+/* opt.h - the one table a verb's flags, YAML keys, --help and man page come from.
+ *
+ * A verb lists its options once; every option writes one member of the verb's settings
+ * struct. Flags are --kv-dtype, YAML keys and --set keys are kv_dtype, both derived
+ * from the same name. Precedence: default < --config file < --set < flag.
+ * An unknown name is refused with the nearest known one ("did you mean ...").
+ */
+#ifndef EVENKEEL_BASE_OPT_H
+#define EVENKEEL_BASE_OPT_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum ek_opt_type {
+    EK_OPT_FLAG,   /* bool; --x and --no-x */
+    EK_OPT_INT,    /* int64_t, min..max */
+    EK_OPT_REAL,   /* double, min..max */
+    EK_OPT_STR,    /* const char * */
+    EK_OPT_BYTES,  /* int64_t; 512MiB, 4GiB, 1000000 */
+    EK_OPT_MS,     /* int64_t milliseconds; 250ms, 30s, 5min */
+    EK_OPT_CHOICE, /* int: index into `choices` */
+    EK_OPT_LIST,   /* struct ek_opt_list; the flag may be repeated */
+};
+
+struct ek_opt_list {
+    const char **items; /* owned by the arena of the parse */
+    size_t n;
+};
+
+struct ek_opt {
+    const char *name; /* "kv_dtype"; the flag is --kv-dtype */
+    char letter;      /* short flag, or 0 */
+    enum ek_opt_type type;
+    size_t offset;        /* offsetof(struct settings, member) */
+    const char *value;    /* placeholder in help: "N", "FILE", "HOST:PORT" */
+    const char *fallback; /* default as text, parsed like a value; NULL: zero */
+    const char *choices;  /* "fp8|bf16|f32" for EK_OPT_CHOICE */
+    double min, max;      /* EK_OPT_INT, REAL, BYTES, MS; both 0: no bounds */
+    const char *help;     /* one sentence, lower case, no full stop */
+    bool is_flag_only;    /* not a YAML key: --config, --check, --help */
+};
+
+struct ek_opt_verb {
+    const char *name;      /* "serve" */
+    const char *summary;   /* one line */
+    const char *arguments; /* "MODEL", "" for none; shown in usage */
+    const char *details; /* paragraphs for --help's end and the man page; may be NULL */
+    const char *examples;      /* lines of shell; may be NULL */
+    const struct ek_opt *opts; /* ends with {0} */
+    int min_args, max_args;
+};
+
+/* What a parse leaves beside the settings. */
+struct ek_opt_args {
+    const char **args; /* positional, borrowed from argv */
+    int n_args;
+    bool wants_help; /* --help or -h was there: nothing else was checked */
+};
+
+/* Fills *settings (zeroed by the caller) from defaults, the YAML file named by
+ * --config, --set key=value pairs, and argv[0,argc) (without the verb). `--config` and
+ * `--set` are understood in every verb. Strings live in `arena` or argv.
+ * Errors: EK_EINVAL or EK_ENOENT with a sentence naming flag or file:line:column, the
+ * value and what would be right. */
+int ek_opt_parse(const struct ek_opt_verb *verb, void *settings,
+                 struct ek_opt_args *out, int argc, char *const *argv,
+                 struct ek_arena *arena, struct ek_err *err) EK_MUST_USE;
+
+/* The same table as text for a terminal, as a man(7) page in section 1, and as words
+ * for shell completion (one flag a line). */
+int ek_opt_help(struct ek_buf *out, const struct ek_opt_verb *verb) EK_MUST_USE;
+int ek_opt_man(struct ek_buf *out, const struct ek_opt_verb *verb) EK_MUST_USE;
+int ek_opt_words(struct ek_buf *out, const struct ek_opt_verb *verb) EK_MUST_USE;
+
+/* The entry of names[0,n) nearest to `word` (edit distance <= 1/3 of its length), or
+ * NULL: what "did you mean" offers. */
+const char *ek_opt_nearest(const char *word, const char *const *names, size_t n);
+
+#endif

@@ -1,0 +1,41 @@
+/* verb.h - what every verb of keel is: an options table and a run function.
+ *
+ * cli/ is the only folder that may print to a person or end the process.
+ */
+#ifndef EVENKEEL_CLI_VERB_H
+#define EVENKEEL_CLI_VERB_H
+
+#include "base/opt.h"
+
+enum ek_exit {
+    EK_EXIT_OK = 0,
+    EK_EXIT_FAILED = 1, /* failed while running */
+    EK_EXIT_USAGE = 2,  /* bad usage or configuration */
+    EK_EXIT_INPUT = 3,  /* bad input file */
+    EK_EXIT_INTERRUPTED = 130,
+};
+
+struct ek_verb {
+    const struct ek_opt_verb *table;
+    /* argv[0] is the first word after the verb. Returns an enum ek_exit. */
+    int (*run)(int argc, char **argv);
+};
+
+/* One a file: verb_<name>.c. */
+extern const struct ek_verb ek_verb_inspect;
+extern const struct ek_verb ek_verb_generate;
+extern const struct ek_verb ek_verb_chat;
+extern const struct ek_verb ek_verb_perplexity;
+extern const struct ek_verb ek_verb_serve;
+
+/* Parses the verb's options; on --help prints it. Returns true when the verb should go
+ * on, else *code is the exit code (the error was printed as `keel <verb>: ...`). */
+bool ek_verb_options(const struct ek_verb *verb, void *settings,
+                     struct ek_opt_args *args, int argc, char **argv,
+                     struct ek_arena *arena, int *code);
+
+/* Prints `keel <verb>: <sentence>` on standard error and returns the exit code that fits:
+ * EK_EFORMAT, EK_EUNSUP and file errors of an input give 3, others 1. */
+int ek_verb_fail(const struct ek_verb *verb, const struct ek_err *err, bool is_input);
+
+#endif

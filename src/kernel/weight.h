@@ -1,0 +1,64 @@
+/* weight.h - matrices repacked once at load for the matmul kernels.
+ *
+ * A weight is (N,K) row-major in a file; here N is cut into panels of EK_PANEL rows and
+ * K into groups of EK_GROUP columns, both zero-padded, so that a kernel streams a panel
+ * front to back. The layout is one for all ISAs: any variant reads any packed weight.
+ * Layouts are drawn in kernel/weight.c.
+ *
+ *   format  a group of 32 columns of one row holds            from files
+ *   F32     32 f32                                            exact from all
+ *   BF16    32 bf16 (paired along K for the dot product)      exact from bf16
+ *   E4M3    32 e4m3, f32 scale a 128x128 block                exact from FP8 checkpoints
+ *   I8      32 i8, f16 scale                                  exact from q8_0
+ *   I4      32 nibbles, f16 scale and f16 minimum             exact from q4_0, q4_1
+ */
+#ifndef EVENKEEL_KERNEL_WEIGHT_H
+#define EVENKEEL_KERNEL_WEIGHT_H
+
+#include "num/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define EK_PANEL 16 /* rows */
+#define EK_GROUP 32 /* columns */
+
+enum ek_weight_format {
+    EK_WEIGHT_F32,
+    EK_WEIGHT_BF16,
+    EK_WEIGHT_E4M3,
+    EK_WEIGHT_I8,
+    EK_WEIGHT_I4,
+    EK_WEIGHT_COUNT
+};
+
+struct ek_weight {
+    enum ek_weight_format format;
+    int64_t N, K; /* output rows, input columns, without padding */
+    void *data;   /* ek_weight_bytes bytes, 64-byte aligned, borrowed */
+};
+
+const char *
+ek_weight_name(enum ek_weight_format f); /* "f32", "bf16", "fp8", "int8", "int4" */
+
+/* Bytes of the packed matrix, padding included; 0 on overflow. */
+size_t ek_weight_bytes(enum ek_weight_format f, int64_t N, int64_t K);
+
+/* The format that keeps `t` with the least loss and no waste: q4_0, q4_1, q4_k -> I4;
+ * q5_*, q6_k, q8_0 -> I8; e4m3 -> E4M3; f16, bf16, f32 -> BF16. */
+enum ek_weight_format ek_weight_keep(enum ek_dtype t);
+
+/* Packs rows [n0,n1) of the (N,K) matrix whose row n0 begins at `rows` in format t
+ * (row_bytes apart) into w->data. n0 a multiple of EK_PANEL; n1 too, or N. Threads may
+ * pack disjoint ranges at once (E4M3: ranges of whole 128 rows).
+ *
+ *   scratch  128*K floats, or NULL where t converts exactly by itself
+ * Cost: O((n1-n0) K), no allocation. Cannot fail for a type ek_quant_can_read. */
+void ek_weight_pack(struct ek_weight *w, int64_t n0, int64_t n1, enum ek_dtype t,
+                    const void *rows, size_t row_bytes, float *scratch);
+
+/* out[K] = row n of w as f32: what the matmul multiplies by. For embeddings and tests. */
+void ek_weight_row(float *out, const struct ek_weight *w, int64_t n);
+
+#endif
