@@ -30,7 +30,8 @@ int ek_buf_add(struct ek_buf *b, const void *p, size_t n) EK_MUST_USE;
 int ek_buf_add_char(struct ek_buf *b, char c) EK_MUST_USE;
 int ek_buf_add_str(struct ek_buf *b, const char *s) EK_MUST_USE;
 int ek_buf_addf(struct ek_buf *b, const char *fmt, ...) EK_MUST_USE EK_PRINTF(2, 3);
-int ek_buf_addv(struct ek_buf *b, const char *fmt, va_list args) EK_MUST_USE;
+int ek_buf_addv(struct ek_buf *b, const char *fmt, va_list args) EK_MUST_USE
+    EK_PRINTF(2, 0);
 
 /* Removes the first n <= len bytes. Cost: O(len). */
 void ek_buf_consume(struct ek_buf *b, size_t n);

@@ -31,7 +31,8 @@ struct ek_err {
  * Bytes that are not UTF-8 and control characters are written as \xNN.
  * Cannot fail, does not allocate. */
 int ek_err_set(struct ek_err *err, int status, const char *fmt, ...) EK_PRINTF(3, 4);
-int ek_err_setv(struct ek_err *err, int status, const char *fmt, va_list args);
+int ek_err_setv(struct ek_err *err, int status, const char *fmt, va_list args)
+    EK_PRINTF(3, 0);
 
 /* Puts "<prefix>: " before the sentence that is there; for callers that know the file
  * or key while the callee does not. Returns err's status (0 if err is NULL). */

@@ -7,8 +7,12 @@
 static _Thread_local uint64_t fail_countdown;
 static _Thread_local bool has_failed;
 
-static bool must_fail(void)
+/* True when this allocation is to fail: the test asked for it, or no pointer difference
+ * could span it (malloc refuses that too, but sanitizers end the process). */
+static bool must_fail(size_t bytes)
 {
+    if (bytes > PTRDIFF_MAX)
+        return true;
     if (fail_countdown == 0 || --fail_countdown > 0)
         return false;
     has_failed = true;
@@ -46,7 +50,7 @@ bool ek_add_size(size_t *out, size_t a, size_t b)
 
 void *ek_alloc(size_t size)
 {
-    return must_fail() ? NULL : malloc(size ? size : 1);
+    return must_fail(size) ? NULL : malloc(size ? size : 1);
 }
 
 void *ek_alloc_array(size_t n, size_t size)
@@ -58,7 +62,7 @@ void *ek_alloc_array(size_t n, size_t size)
 void *ek_calloc(size_t n, size_t size)
 {
     size_t bytes;
-    if (!ek_mul_size(&bytes, n, size) || must_fail())
+    if (!ek_mul_size(&bytes, n, size) || must_fail(bytes))
         return NULL;
     return calloc(1, bytes ? bytes : 1);
 }
@@ -66,7 +70,7 @@ void *ek_calloc(size_t n, size_t size)
 void *ek_realloc_array(void *p, size_t n, size_t size)
 {
     size_t bytes;
-    if (!ek_mul_size(&bytes, n, size) || must_fail())
+    if (!ek_mul_size(&bytes, n, size) || must_fail(bytes))
         return NULL;
     return realloc(p, bytes ? bytes : 1);
 }
@@ -75,7 +79,7 @@ void *ek_alloc_aligned(size_t align, size_t size)
 {
     assert(align >= sizeof(void *) && (align & (align - 1)) == 0);
     size_t rounded;
-    if (!ek_add_size(&rounded, size ? size : 1, align - 1) || must_fail())
+    if (!ek_add_size(&rounded, size ? size : 1, align - 1) || must_fail(rounded))
         return NULL;
     return aligned_alloc(align, rounded & ~(align - 1));
 }
