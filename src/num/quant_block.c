@@ -1,0 +1,164 @@
+/* quant_block.c - GGUF's block formats. All little-endian, nibbles low first.
+ *
+ *   q4_0   f16 d | qs[16]                    w = d (q-8); byte j: elements j, j+16
+ *   q4_1   f16 d, m | qs[16]                 w = d q + m
+ *   q5_0   f16 d | u32 h | qs[16]            w = d (q-16); bit e of h: bit 4 of element e
+ *   q5_1   f16 d, m | u32 h | qs[16]         w = d q + m
+ *   q8_0   f16 d | i8 q[32]                  w = d q
+ *   q4_k   f16 d, dmin | s[12] | qs[128]     8 groups of 32, each a 6-bit scale and
+ *   q5_k   ... | s[12] | h[32] | qs[128]     minimum in s: w = d s q - dmin m
+ *   q6_k   ql[128] | qh[64] | i8 s[16] | f16 d   16 groups of 16: w = d s (q-32)
+ *
+ * Source: the GGUF format's reference quantisation (element order and rounding), tested
+ * against the PyPI package gguf by tests/num/check_quant.py.
+ */
+#include "num/quant_int.h"
+
+#include <math.h>
+
+void ek_block_q4_0(float *out, const uint8_t *in)
+{
+    float d = ek_load_f16(in);
+    for (int j = 0; j < 16; j++) {
+        out[j] = d * (float)((in[2 + j] & 15) - 8);
+        out[j + 16] = d * (float)((in[2 + j] >> 4) - 8);
+    }
+}
+
+void ek_block_q4_1(float *out, const uint8_t *in)
+{
+    float d = ek_load_f16(in), m = ek_load_f16(in + 2);
+    for (int j = 0; j < 16; j++) {
+        out[j] = d * (float)(in[4 + j] & 15) + m;
+        out[j + 16] = d * (float)(in[4 + j] >> 4) + m;
+    }
+}
+
+/* Element e of a 5-bit block: high bits h[4], low nibbles qs[16]. */
+static int q5(const uint8_t *h, const uint8_t *qs, int e)
+{
+    int low = e < 16 ? qs[e] & 15 : qs[e - 16] >> 4;
+    return low | (h[e / 8] >> e % 8 & 1) << 4;
+}
+
+void ek_block_q5_0(float *out, const uint8_t *in)
+{
+    float d = ek_load_f16(in);
+    for (int e = 0; e < 32; e++)
+        out[e] = d * (float)(q5(in + 2, in + 6, e) - 16);
+}
+
+void ek_block_q5_1(float *out, const uint8_t *in)
+{
+    float d = ek_load_f16(in), m = ek_load_f16(in + 2);
+    for (int e = 0; e < 32; e++)
+        out[e] = d * (float)q5(in + 4, in + 8, e) + m;
+}
+
+void ek_block_q8_0(float *out, const uint8_t *in)
+{
+    float d = ek_load_f16(in);
+    for (int e = 0; e < 32; e++)
+        out[e] = d * (float)(int8_t)in[2 + e];
+}
+
+/* The 6-bit scale and minimum of group j in [0,8) of a K block. */
+static void scale_min(int *scale, int *min, const uint8_t *s, int j)
+{
+    if (j < 4) {
+        *scale = s[j] & 63;
+        *min = s[j + 4] & 63;
+    } else {
+        *scale = (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
+        *min = s[j + 4] >> 4 | (s[j] >> 6) << 4;
+    }
+}
+
+void ek_block_q4_k(float *out, const uint8_t *in)
+{
+    float d = ek_load_f16(in), dmin = ek_load_f16(in + 2);
+    for (int j = 0; j < 8; j++) {
+        const uint8_t *qs = in + 16 + j / 2 * 32;
+        int scale, min;
+        scale_min(&scale, &min, in + 4, j);
+        float a = d * (float)scale, b = dmin * (float)min;
+        for (int l = 0; l < 32; l++)
+            out[32 * j + l] = a * (float)(qs[l] >> 4 * (j % 2) & 15) - b;
+    }
+}
+
+void ek_block_q5_k(float *out, const uint8_t *in)
+{
+    const uint8_t *h = in + 16;
+    float d = ek_load_f16(in), dmin = ek_load_f16(in + 2);
+    for (int j = 0; j < 8; j++) {
+        const uint8_t *qs = in + 48 + j / 2 * 32;
+        int scale, min;
+        scale_min(&scale, &min, in + 4, j);
+        float a = d * (float)scale, b = dmin * (float)min;
+        for (int l = 0; l < 32; l++) {
+            int q = (qs[l] >> 4 * (j % 2) & 15) | (h[l] >> j & 1) << 4;
+            out[32 * j + l] = a * (float)q - b;
+        }
+    }
+}
+
+void ek_block_q6_k(float *out, const uint8_t *in)
+{
+    const uint8_t *sc = in + 192;
+    float d = ek_load_f16(in + 208);
+    for (int e = 0; e < 256; e++) {
+        /* halves of 128; in a half, quarter p of 32 */
+        int half = e / 128, p = e % 128 / 32, l = e % 32;
+        int low = in[64 * half + 32 * (p % 2) + l] >> 4 * (p / 2) & 15;
+        int high = in[128 + 32 * half + l] >> 2 * p & 3;
+        float scale = d * (float)(int8_t)sc[e / 16];
+        out[e] = scale * (float)((low | high << 4) - 32);
+    }
+}
+
+static int clip15(float q)
+{
+    return q < 0 ? 0 : q > 15 ? 15 : (int)q;
+}
+
+void ek_block_to_q4_0(uint8_t *out, const float *x)
+{
+    float m = 0; /* the signed value of the largest magnitude becomes -8 */
+    for (int e = 0; e < 32; e++)
+        if (fabsf(x[e]) > fabsf(m))
+            m = x[e];
+    float d = m / -8.0f, id = d != 0 ? 1.0f / d : 0.0f;
+    ek_store_f16(out, d);
+    for (int j = 0; j < 16; j++)
+        out[2 + j] =
+            (uint8_t)(clip15(x[j] * id + 8.5f) | clip15(x[j + 16] * id + 8.5f) << 4);
+}
+
+void ek_block_to_q4_1(uint8_t *out, const float *x)
+{
+    float lo = x[0], hi = x[0];
+    for (int e = 1; e < 32; e++) {
+        lo = x[e] < lo ? x[e] : lo;
+        hi = x[e] > hi ? x[e] : hi;
+    }
+    float d = (hi - lo) / 15.0f, id = d != 0 ? 1.0f / d : 0.0f;
+    ek_store_f16(out, d);
+    ek_store_f16(out + 2, lo);
+    for (int j = 0; j < 16; j++)
+        out[4 + j] = (uint8_t)(clip15((x[j] - lo) * id + 0.5f) |
+                               clip15((x[j + 16] - lo) * id + 0.5f) << 4);
+}
+
+void ek_block_to_q8_0(uint8_t *out, const float *x)
+{
+    float amax = 0;
+    for (int e = 0; e < 32; e++)
+        amax = fabsf(x[e]) > amax ? fabsf(x[e]) : amax;
+    float d = amax / 127.0f, id = d != 0 ? 1.0f / d : 0.0f;
+    ek_store_f16(out, d);
+    for (int e = 0; e < 32; e++) {
+        float q = roundf(x[e] * id); /* ties away from zero, as the format's writers */
+        out[2 + e] = (uint8_t)(int8_t)(q < -127 ? -127 : q > 127 ? 127 : (int)q);
+    }
+}
