@@ -1,8 +1,11 @@
-/* gguf.h - GGUF version 3, read-only, mapped and borrowed.
+/* gguf.h - GGUF version 3 (and 2, its little-endian equal), read-only, mapped and
+ * borrowed.
  *
- * Every count, length and offset is checked against the file before it is believed;
- * nothing allocated is larger than the file. Invariant after open: each tensor's bytes
- * lie inside the file, aligned, overlapping no other; names are unique.
+ * Every count, length and offset is checked against the bytes that are left before it is
+ * believed or allocated for: what is allocated is tables, at most 12 bytes for each byte
+ * of metadata and tensor list, never the tensors. Invariant after open: each tensor's
+ * bytes lie inside the file, aligned, overlapping no other; keys and names are unique,
+ * and all text is UTF-8.
  * Source: the ggml repository's docs/gguf.md.
  */
 #ifndef EVENKEEL_DATA_GGUF_H
@@ -48,6 +51,11 @@ struct ek_gguf_kv {
 
 struct ek_gguf; /* owns the mapping, the key table and the tensor list */
 
+/* Errors: those of ek_file_open; EK_EFORMAT a lie or a truncated file; EK_EUNSUP another
+ * version, big-endian, an unread tensor type, nested arrays; EK_ELIMIT over 65,536 keys
+ * or 2^20 tensors; EK_ENOMEM. The sentence names file, key or tensor, value and
+ * expectation. Cost: O(n log n) in keys and tensors; tensors are not touched.
+ * Threads: any, and the result is immutable. */
 int ek_gguf_open(struct ek_gguf **g, const char *path, struct ek_err *err) EK_MUST_USE;
 
 /* The same over bytes the caller keeps alive; `name` is for messages. */
@@ -73,9 +81,13 @@ int ek_gguf_get_bool(const struct ek_gguf *g, const char *key, bool *out,
 int ek_gguf_get_str(const struct ek_gguf *g, const char *key, struct ek_str *out,
                     struct ek_err *err) EK_MUST_USE;
 
-/* Element i of an array of strings, floats or integers; the caller checked type and i. */
+/* Element i of an array of strings, floats or integers (or the scalar itself, i = 0); the
+ * caller checked type and i. */
 struct ek_str ek_gguf_str_at(const struct ek_gguf_kv *kv, uint64_t i);
 double ek_gguf_num_at(const struct ek_gguf_kv *kv, uint64_t i);
-int64_t ek_gguf_int_at(const struct ek_gguf_kv *kv, uint64_t i);
+int64_t ek_gguf_int_at(const struct ek_gguf_kv *kv,
+                       uint64_t i); /* u64 wraps; bool 0/1 */
+
+const char *ek_gguf_type_name(enum ek_gguf_type t); /* "u32", "string", "array" */
 
 #endif
