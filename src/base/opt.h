@@ -22,7 +22,7 @@ enum ek_opt_type {
     EK_OPT_REAL,   /* double, min..max */
     EK_OPT_STR,    /* const char * */
     EK_OPT_BYTES,  /* int64_t; 512MiB, 4GiB, 1000000 */
-    EK_OPT_MS,     /* int64_t milliseconds; 250ms, 30s, 5min */
+    EK_OPT_MS,     /* int64_t milliseconds; 250ms, 30s, 5min; a unit is needed */
     EK_OPT_CHOICE, /* int: index into `choices` */
     EK_OPT_LIST,   /* struct ek_opt_list; the flag may be repeated */
 };
@@ -38,11 +38,13 @@ struct ek_opt {
     enum ek_opt_type type;
     size_t offset;        /* offsetof(struct settings, member) */
     const char *value;    /* placeholder in help: "N", "FILE", "HOST:PORT" */
-    const char *fallback; /* default as text, parsed like a value; NULL: zero */
+    const char *fallback; /* default as text, parsed like a value and shown in help;
+                             NULL: zero. One that its own option refuses is a bug */
     const char *choices;  /* "fp8|bf16|f32" for EK_OPT_CHOICE */
-    double min, max;      /* EK_OPT_INT, REAL, BYTES, MS; both 0: no bounds */
-    const char *help;     /* one sentence, lower case, no full stop */
-    bool is_flag_only;    /* not a YAML key: --config, --check, --help */
+    double min, max;   /* EK_OPT_INT, REAL, BYTES, MS; both 0: no bounds, 1e300: none on
+                        that side */
+    const char *help;  /* one sentence, lower case, no full stop */
+    bool is_flag_only; /* not a YAML key: --config, --check, --help */
 };
 
 struct ek_opt_verb {
@@ -65,14 +67,17 @@ struct ek_opt_args {
 /* Fills *settings (zeroed by the caller) from defaults, the YAML file named by
  * --config, --set key=value pairs, and argv[0,argc) (without the verb). `--config` and
  * `--set` are understood in every verb. Strings live in `arena` or argv.
- * Errors: EK_EINVAL or EK_ENOENT with a sentence naming flag or file:line:column, the
- * value and what would be right. */
+ * Errors: EK_EINVAL with a sentence naming flag or file:line:column, the value and what
+ * would be right; those of ek_file_read for the --config file (ceiling 1 MiB);
+ * EK_ENOMEM. *settings is then partly filled, and freed with the arena. */
 int ek_opt_parse(const struct ek_opt_verb *verb, void *settings,
                  struct ek_opt_args *out, int argc, char *const *argv,
                  struct ek_arena *arena, struct ek_err *err) EK_MUST_USE;
 
 /* The same table as text for a terminal, as a man(7) page in section 1, and as words
- * for shell completion (one flag a line). */
+ * for shell completion: a flag a line, and behind a space its placeholder or choices.
+ * `details` are paragraphs, an empty line between; lines that begin with a space stay as
+ * they are. Errors: those of ek_buf_add. */
 int ek_opt_help(struct ek_buf *out, const struct ek_opt_verb *verb) EK_MUST_USE;
 int ek_opt_man(struct ek_buf *out, const struct ek_opt_verb *verb) EK_MUST_USE;
 int ek_opt_words(struct ek_buf *out, const struct ek_opt_verb *verb) EK_MUST_USE;

@@ -1,0 +1,195 @@
+/* The file is one flat mapping from option names to scalars, or to lists of scalars
+ * where the option is a list. Read as events: no tree, no anchors, nothing to nest. */
+#include "base/file.h"
+#include "base/opt_int.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <yaml.h>
+
+#define MAX_FILE_BYTES (1 << 20) /* hand-written; a larger file is some other file */
+#define WHERE_CAP      512
+
+struct reader {
+    struct ek_opt_parse *p;
+    const char *path;
+    yaml_parser_t parser;
+    yaml_event_t event; /* zeroed when there is none to delete */
+    bool *is_seen;      /* an option: its key was in this file */
+};
+
+static void put_where(char out[WHERE_CAP], const struct reader *r, const char *key)
+{
+    snprintf(out, WHERE_CAP, "%.300s:%zu:%zu%s%.100s", r->path,
+             r->event.start_mark.line + 1, r->event.start_mark.column + 1,
+             key ? ": " : "", key ? key : "");
+}
+
+static int refuse(const struct reader *r, const char *what)
+{
+    char where[WHERE_CAP];
+    put_where(where, r, NULL);
+    return ek_err_set(r->p->err, EK_EINVAL, "%s: %s", where, what);
+}
+
+static int parser_error(const struct reader *r)
+{
+    const yaml_parser_t *y = &r->parser;
+    if (y->error == YAML_MEMORY_ERROR)
+        return ek_err_set(r->p->err, EK_ENOMEM, "%s: out of memory", r->path);
+    if (y->error == YAML_READER_ERROR)
+        return ek_err_set(r->p->err, EK_EINVAL, "%s: byte %zu: %s", r->path,
+                          y->problem_offset, y->problem);
+    return ek_err_set(r->p->err, EK_EINVAL, "%s:%zu:%zu: %s%s%s", r->path,
+                      y->problem_mark.line + 1, y->problem_mark.column + 1,
+                      y->problem ? y->problem : "malformed YAML", y->context ? " " : "",
+                      y->context ? y->context : "");
+}
+
+static int next_event(struct reader *r)
+{
+    yaml_event_delete(&r->event);
+    memset(&r->event, 0, sizeof r->event);
+    if (!yaml_parser_parse(&r->parser, &r->event)) {
+        memset(&r->event, 0, sizeof r->event);
+        return parser_error(r);
+    }
+    if (r->event.type == YAML_ALIAS_EVENT)
+        return refuse(r, "aliases (*name) are not supported, write the value out");
+    return 0;
+}
+
+/* *out = the event's scalar as text that outlives the event. */
+static int take_scalar(const struct reader *r, const char **out, const char *where)
+{
+    if (r->event.type != YAML_SCALAR_EVENT)
+        return ek_err_set(
+            r->p->err, EK_EINVAL, "%s: found a %s, expected one value", where,
+            r->event.type == YAML_MAPPING_START_EVENT ? "mapping" : "list");
+    const char *text = (const char *)r->event.data.scalar.value;
+    size_t n = r->event.data.scalar.length;
+    bool is_plain = r->event.data.scalar.style == YAML_PLAIN_SCALAR_STYLE;
+    if (is_plain && (n == 0 || !strcmp(text, "~") || !strcmp(text, "null")))
+        return ek_err_set(r->p->err, EK_EINVAL,
+                          "%s: has no value (write \"\" for empty text)", where);
+    if (memchr(text, 0, n))
+        return ek_err_set(r->p->err, EK_EINVAL, "%s: holds a NUL character", where);
+    *out = ek_arena_strndup(r->p->arena, text, n);
+    return *out ? 0 : ek_err_set(r->p->err, EK_ENOMEM, "%s: out of memory", where);
+}
+
+static int apply_scalar(struct reader *r, const struct ek_opt *opt)
+{
+    char where[WHERE_CAP];
+    const char *text;
+    put_where(where, r, opt->name);
+    int rc = take_scalar(r, &text, where);
+    return rc ? rc : ek_opt_apply(r->p, opt, text, where);
+}
+
+static int apply_list(struct reader *r, const struct ek_opt *opt)
+{
+    ek_opt_empty_list(r->p, opt);
+    for (;;) {
+        int rc = next_event(r);
+        if (rc || r->event.type == YAML_SEQUENCE_END_EVENT)
+            return rc;
+        rc = apply_scalar(r, opt);
+        if (rc)
+            return rc;
+    }
+}
+
+static int apply_key(struct reader *r)
+{
+    char where[WHERE_CAP];
+    const char *key;
+    put_where(where, r, NULL);
+    int rc = take_scalar(r, &key, where);
+    if (rc)
+        return rc;
+    const struct ek_opt *opt = ek_opt_key(r->p, key, where);
+    if (!opt)
+        return EK_EINVAL;
+    bool *is_seen = &r->is_seen[opt - r->p->verb->opts];
+    if (*is_seen)
+        return ek_err_set(r->p->err, EK_EINVAL, "%s: key '%s' is there twice", where,
+                          key);
+    *is_seen = true;
+    rc = next_event(r);
+    if (rc)
+        return rc;
+    if (opt->type == EK_OPT_LIST && r->event.type == YAML_SEQUENCE_START_EVENT)
+        return apply_list(r, opt);
+    return apply_scalar(r, opt);
+}
+
+/* Between the start and the end of the one document. */
+static int read_mapping(struct reader *r)
+{
+    int rc = next_event(r);
+    if (rc)
+        return rc;
+    bool is_empty = r->event.type == YAML_SCALAR_EVENT &&
+                    r->event.data.scalar.length == 0; /* comments only after "---" */
+    if (is_empty)
+        return next_event(r);
+    if (r->event.type != YAML_MAPPING_START_EVENT)
+        return refuse(r, "expected `key: value` lines");
+    for (;;) {
+        rc = next_event(r);
+        if (rc)
+            return rc;
+        if (r->event.type == YAML_MAPPING_END_EVENT)
+            return next_event(r); /* the document's end */
+        rc = apply_key(r);
+        if (rc)
+            return rc;
+    }
+}
+
+static int read_stream(struct reader *r)
+{
+    int rc = next_event(r); /* the stream's start */
+    if (!rc)
+        rc = next_event(r);
+    if (rc || r->event.type == YAML_STREAM_END_EVENT)
+        return rc;
+    rc = read_mapping(r);
+    if (!rc)
+        rc = next_event(r);
+    if (!rc && r->event.type != YAML_STREAM_END_EVENT)
+        rc = refuse(r, "a second document, expected one");
+    return rc;
+}
+
+int ek_opt_load_yaml(struct ek_opt_parse *p, const char *path)
+{
+    struct reader r = {.p = p, .path = path};
+    struct ek_buf text;
+    bool has_parser = false;
+    ek_buf_init(&text, MAX_FILE_BYTES);
+    int rc = ek_file_read(&text, path, p->err);
+    if (rc) {
+        ek_err_prefix(p->err, "--config");
+        goto out;
+    }
+    size_t n = 0;
+    while (p->verb->opts[n].name)
+        n++;
+    r.is_seen = ek_arena_calloc(p->arena, n + 1, sizeof *r.is_seen);
+    has_parser = r.is_seen && yaml_parser_initialize(&r.parser);
+    if (!has_parser) {
+        rc = ek_err_set(p->err, EK_ENOMEM, "%s: out of memory", path);
+        goto out;
+    }
+    yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text.data, text.len);
+    rc = read_stream(&r);
+    yaml_event_delete(&r.event);
+out:
+    if (has_parser)
+        yaml_parser_delete(&r.parser);
+    ek_buf_release(&text);
+    return rc;
+}
