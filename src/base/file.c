@@ -110,10 +110,11 @@ static int write_all(int fd, const char *p, size_t n)
         p += put;
         n -= (size_t)put;
     }
-    return fsync(fd) ? errno : 0;
+    return 0;
 }
 
-int ek_file_write(const char *path, const void *p, size_t n, struct ek_err *err)
+int ek_file_write_parts(const char *path, const struct ek_file_part *parts,
+                        size_t n_parts, struct ek_err *err)
 {
     char aside[4096];
     int len = snprintf(aside, sizeof aside, "%s.%ld.tmp", path, (long)getpid());
@@ -122,7 +123,11 @@ int ek_file_write(const char *path, const void *p, size_t n, struct ek_err *err)
     int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     if (fd < 0)
         return set_errno(err, path, errno);
-    int code = write_all(fd, p, n);
+    int code = 0;
+    for (size_t i = 0; i < n_parts && !code; i++)
+        code = write_all(fd, parts[i].p, parts[i].n);
+    if (!code && fsync(fd))
+        code = errno;
     if (close(fd) && !code)
         code = errno;
     if (!code && rename(aside, path))
@@ -131,6 +136,12 @@ int ek_file_write(const char *path, const void *p, size_t n, struct ek_err *err)
         return 0;
     unlink(aside);
     return set_errno(err, path, code);
+}
+
+int ek_file_write(const char *path, const void *p, size_t n, struct ek_err *err)
+{
+    struct ek_file_part whole = {p, n};
+    return ek_file_write_parts(path, &whole, 1, err);
 }
 
 const char *ek_format_bytes(char out[32], uint64_t bytes)

@@ -29,6 +29,14 @@ int ek_file_read(struct ek_buf *out, const char *path, struct ek_err *err) EK_MU
 int ek_file_write(const char *path, const void *p, size_t n,
                   struct ek_err *err) EK_MUST_USE;
 
+/* The same from pieces that follow one another, so that a large file needs no copy. */
+struct ek_file_part {
+    const void *p;
+    size_t n;
+};
+int ek_file_write_parts(const char *path, const struct ek_file_part *parts,
+                        size_t n_parts, struct ek_err *err) EK_MUST_USE;
+
 /* "97.8 MiB" into out; for messages. Returns out. */
 const char *ek_format_bytes(char out[32], uint64_t bytes);
 
