@@ -2,7 +2,7 @@
  * (`details`) is paragraphs with an empty line between; a line that begins with a space
  * is kept as it stands. */
 #include "base/opt_int.h"
-#include "base/utf8.h"
+#include "base/roff.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -194,50 +194,6 @@ int ek_opt_help(struct ek_buf *out, const struct ek_opt_verb *verb)
     return rc;
 }
 
-/* Text for man(7): what roff would take for its own is escaped, characters that it
- * would make typographic stay ASCII, others are named by their code point. */
-static int add_roff(struct ek_buf *out, const char *s, size_t n)
-{
-    bool is_line_start = true;
-    int rc = 0;
-    for (size_t i = 0; !rc && i < n;) {
-        uint32_t c;
-        size_t len = ek_utf8_decode(&c, s + i, n - i);
-        const char *as = NULL;
-        if (len == 0) {
-            c = 0xfffd;
-            len = 1;
-        }
-        if (is_line_start && (c == '.' || c == '\''))
-            rc = ek_buf_add_str(out, "\\&");
-        as = c == '\\'   ? "\\e"
-             : c == '-'  ? "\\-"
-             : c == '`'  ? "\\(ga"
-             : c == '\'' ? "\\(aq"
-             : c == '^'  ? "\\(ha"
-             : c == '~'  ? "\\(ti"
-                         : NULL;
-        if (!rc && as)
-            rc = ek_buf_add_str(out, as);
-        else if (!rc && c >= 0x80)
-            rc = ek_buf_addf(out, "\\[u%04X]", c);
-        else if (!rc)
-            rc = ek_buf_add_char(out, (char)c);
-        is_line_start = c == '\n';
-        i += len;
-    }
-    return rc;
-}
-
-static int add_roff_str(struct ek_buf *out, const char *before, const char *s,
-                        const char *after)
-{
-    int rc = ek_buf_add_str(out, before);
-    if (!rc)
-        rc = add_roff(out, s, strlen(s));
-    return rc ? rc : ek_buf_add_str(out, after);
-}
-
 static int add_man_entry(struct ek_buf *out, const struct ek_opt *opt)
 {
     char flag[EK_OPT_NAME_CAP];
@@ -246,15 +202,15 @@ static int add_man_entry(struct ek_buf *out, const struct ek_opt *opt)
     if (!rc && opt->letter)
         rc = ek_buf_addf(out, "\\fB\\-%c\\fR, ", opt->letter);
     if (!rc)
-        rc = add_roff_str(out, "\\fB\\-\\-", ek_opt_flag(flag, opt->name), "\\fR");
+        rc = ek_roff_add_str(out, "\\fB\\-\\-", ek_opt_flag(flag, opt->name), "\\fR");
     if (!rc && value)
-        rc = add_roff_str(out, " \\fI", value, "\\fR");
+        rc = ek_roff_add_str(out, " \\fI", value, "\\fR");
     struct ek_buf text;
     ek_buf_init(&text, MAX_ENTRY);
     if (!rc)
         rc = add_description(&text, opt);
     if (!rc)
-        rc = add_roff_str(out, "\n", text.data, "\n");
+        rc = ek_roff_add_str(out, "\n", text.data, "\n");
     ek_buf_release(&text);
     return rc;
 }
@@ -268,7 +224,7 @@ static int add_man_details(struct ek_buf *out, const char *s)
         size_t step = next_block(s, &n, &is_kept);
         rc = ek_buf_add_str(out, is_kept ? ".PP\n.EX\n" : ".PP\n");
         if (!rc)
-            rc = add_roff(out, s, n);
+            rc = ek_roff_add(out, s, n);
         if (!rc)
             rc = ek_buf_add_str(out, is_kept ? "\n.EE\n" : "\n");
         s += step;
@@ -287,11 +243,11 @@ static int add_man_head(struct ek_buf *out, const struct ek_opt_verb *verb)
                          "\" \"User Commands\"\n.SH NAME\nkeel\\-%s \\- ",
                          verb->name);
     if (!rc)
-        rc = add_roff_str(out, "", verb->summary, "\n.SH SYNOPSIS\n");
+        rc = ek_roff_add_str(out, "", verb->summary, "\n.SH SYNOPSIS\n");
     if (!rc)
         rc = ek_buf_addf(out, ".B keel %s\n[\\fIoptions\\fR]\n", verb->name);
     if (!rc && verb->arguments && *verb->arguments)
-        rc = add_roff_str(out, "", verb->arguments, "\n");
+        rc = ek_roff_add_str(out, "", verb->arguments, "\n");
     if (!rc && verb->details)
         rc = ek_buf_add_str(out, ".SH DESCRIPTION\n");
     if (!rc && verb->details)
@@ -321,7 +277,7 @@ int ek_opt_man(struct ek_buf *out, const struct ek_opt_verb *verb)
     if (!rc)
         rc = ek_buf_add_str(out, man_tail);
     if (!rc && verb->examples)
-        rc = add_roff_str(out, ".SH EXAMPLES\n.EX\n", verb->examples, "\n.EE\n");
+        rc = ek_roff_add_str(out, ".SH EXAMPLES\n.EX\n", verb->examples, "\n.EE\n");
     return rc ? rc : ek_buf_add_str(out, ".SH SEE ALSO\n.BR keel (1)\n");
 }
 

@@ -1,4 +1,6 @@
 /* main.c - keel: finds the verb and runs it. */
+#include "base/opt.h"
+#include "cli/docs.h"
 #include "cli/verb.h"
 
 #include <signal.h>
@@ -6,19 +8,45 @@
 #include <string.h>
 
 static const struct ek_verb *const verbs[] = {
-    NULL, /* verbs are listed here as they come */
+    NULL, /* ends the list; the verbs stand before it as they come */
 };
-#define N_VERBS (sizeof verbs / sizeof verbs[0])
+#define N_VERBS (sizeof verbs / sizeof verbs[0] - 1)
 
 static int usage(FILE *to)
 {
     fprintf(to, "usage: keel <verb> [options] ...\n\nverbs:\n");
-    for (size_t i = 0; i < N_VERBS && verbs[i]; i++)
-        fprintf(to, "  %-12s %s\n", verbs[i]->table->name, verbs[i]->table->summary);
+    for (const struct ek_verb *const *v = verbs; *v; v++)
+        fprintf(to, "  %-12s %s\n", (*v)->table->name, (*v)->table->summary);
     fprintf(
         to,
         "\n`keel <verb> --help` tells about one verb; `keel --version` the version.\n");
     return to == stdout ? EK_EXIT_OK : EK_EXIT_USAGE;
+}
+
+/* For the build alone, and so not in the usage. */
+static int write_docs(int argc, char **argv)
+{
+    struct ek_err err = EK_ERR_INIT;
+    if (argc != 3)
+        return usage(stderr);
+    if (!ek_docs_write(argv[2], verbs, N_VERBS, &err))
+        return EK_EXIT_OK;
+    fprintf(stderr, "keel --write-docs: %s\n", err.text);
+    return EK_EXIT_FAILED;
+}
+
+static int unknown_verb(const char *word)
+{
+    const char *names[N_VERBS + 1];
+    size_t n = 0;
+    for (const struct ek_verb *const *v = verbs; *v; v++)
+        names[n++] = (*v)->table->name;
+    const char *near = ek_opt_nearest(word, names, n);
+    if (near)
+        fprintf(stderr, "keel: unknown verb '%s', did you mean '%s'?\n", word, near);
+    else
+        fprintf(stderr, "keel: unknown verb '%s', `keel --help` lists them\n", word);
+    return EK_EXIT_USAGE;
 }
 
 int main(int argc, char **argv)
@@ -33,10 +61,11 @@ int main(int argc, char **argv)
         printf("keel " EK_VERSION "\n");
         return EK_EXIT_OK;
     }
-    for (size_t i = 0; i < N_VERBS && verbs[i]; i++) {
-        if (!strcmp(word, verbs[i]->table->name))
-            return verbs[i]->run(argc - 2, argv + 2);
+    if (!strcmp(word, "--write-docs"))
+        return write_docs(argc, argv);
+    for (const struct ek_verb *const *v = verbs; *v; v++) {
+        if (!strcmp(word, (*v)->table->name))
+            return (*v)->run(argc - 2, argv + 2);
     }
-    fprintf(stderr, "keel: unknown verb '%s'\n", word);
-    return usage(stderr);
+    return unknown_verb(word);
 }
