@@ -1,0 +1,71 @@
+/* prepare.c - activations into the form of matmul_int.h. */
+#include "kernel/matmul_int.h"
+#include "kernel/ref/ref.h"
+#include "num/float.h"
+
+#include <math.h>
+#include <string.h>
+
+/* q[32], scale and sum of x[n], n <= 32. A group with an infinity or NaN gets scale NaN,
+ * so that it is seen in every output instead of vanishing. */
+static void quantize_group(int8_t *q, float *scale, float *sum, const float *x, int n)
+{
+    uint32_t top = 0; /* bits of |x| order as numbers do, infinity and NaN above all */
+    for (int k = 0; k < n; k++) {
+        uint32_t a = ek_f32_bits(x[k]) & 0x7fffffffu;
+        top = a > top ? a : top;
+    }
+    float amax = ek_f32_of_bits(top);
+    memset(q, 0, EK_GROUP);
+    *sum = 0;
+    if (top >= 0x7f800000u) {
+        *scale = NAN;
+        return;
+    }
+    if (amax < EK_ACT_TINY) {
+        *scale = 0;
+        return;
+    }
+    float inv = 127.0f / amax;
+    int total = 0;
+    for (int k = 0; k < n; k++) {
+        q[k] = (int8_t)rintf(x[k] * inv);
+        total += q[k];
+    }
+    *scale = amax / 127.0f;
+    *sum = (float)total;
+}
+
+static void quantize_row(unsigned char *row, const float *x, int64_t K)
+{
+    int64_t G = ek_weight_groups(K);
+    float *scales = ek_act_scales(row, G), *sums = ek_act_sums(row, G);
+    for (int64_t g = 0; g < G; g++) {
+        int64_t left = K - g * EK_GROUP;
+        quantize_group((int8_t *)row + g * EK_GROUP, &scales[g], &sums[g],
+                       x + g * EK_GROUP, (int)(left < EK_GROUP ? left : EK_GROUP));
+    }
+}
+
+void ek_ref_matmul_prepare(void *act, enum ek_weight_format f, const float *x,
+                           int64_t ldx, int64_t T, int64_t K, int64_t t0, int64_t t1)
+{
+    (void)T;
+    int64_t Kp = ek_weight_groups(K) * EK_GROUP;
+    for (int64_t t = t0; t < t1; t++) {
+        unsigned char *row = ek_act_row(act, f, K, t);
+        const float *in = x + t * ldx;
+        if (f == EK_WEIGHT_F32) {
+            float *out = (float *)(void *)row;
+            memcpy(out, in, (size_t)K * sizeof *out);
+            memset(out + K, 0, (size_t)(Kp - K) * sizeof *out);
+        } else if (f == EK_WEIGHT_BF16 || f == EK_WEIGHT_E4M3) {
+            uint16_t *out = (uint16_t *)(void *)row;
+            for (int64_t k = 0; k < K; k++)
+                out[k] = ek_f32_to_bf16(in[k]);
+            memset(out + K, 0, (size_t)(Kp - K) * sizeof *out);
+        } else {
+            quantize_row(row, in, K);
+        }
+    }
+}

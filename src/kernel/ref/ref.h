@@ -1,0 +1,18 @@
+/* ref.h - the plain C kernels: they define the answer and are never deleted. */
+#ifndef EVENKEEL_KERNEL_REF_REF_H
+#define EVENKEEL_KERNEL_REF_REF_H
+
+#include "kernel/ops.h"
+
+ek_matmul_prepare_fn ek_ref_matmul_prepare;
+ek_matmul_fn ek_ref_matmul;
+ek_rmsnorm_fn ek_ref_rmsnorm;
+ek_rope_fn ek_ref_rope;
+ek_kv_write_fn ek_ref_kv_write;
+ek_attn_fn ek_ref_attn;
+ek_glu_fn ek_ref_glu;
+ek_add_fn ek_ref_add;
+ek_softmax_fn ek_ref_softmax;
+ek_argmax_fn ek_ref_argmax;
+
+#endif

@@ -1,0 +1,154 @@
+/* weight.c - sizes and layout of packed weights, and the way back to f32.
+ *
+ * A panel is 16 rows of the weight = 16 outputs = the lanes of one 512-bit register of
+ * f32. Panels follow each other; in a panel the groups of 32 columns follow each other.
+ * One group, from its first byte (r: row in panel, k: column in group):
+ *
+ *   F32   [k 32][r 16] f32                       2048 B   one column = one register
+ *   BF16  [k/2 16][r 16][k%2] bf16               1024 B   pairs, as vdpbf16ps takes them
+ *   E4M3  [k/4 8][r/4 4][k/2%2][r%4 4][k%2] u8    512 B   so that interleaving the bytes
+ *                                                        of two table look-ups within
+ *                                                        128-bit lanes yields BF16's order
+ *   I4    [r 16] f16 d | [r 16] f16 m | [k%16/4 4][r 16][k%4] bytes      320 B
+ *                low nibble column k < 16, high nibble column k + 16; w = d q + m
+ *
+ *   I8    keeps its scales behind the codes, so that the codes stay 64-byte aligned:
+ *         panel = [group][k/4 8][r 16][k%4] u8 (q + 128) | [group][r 16] f16 d | pad
+ *         quads along k, as vpdpbusd takes them, unsigned operand first
+ *
+ * Behind the last panel of an E4M3 weight: f32 scales [ceil(N/128)][ceil(K/128)].
+ * Padding rows and columns hold zeros (I8: code 128 with d = 0).
+ */
+#include "kernel/weight.h"
+
+#include "kernel/weight_int.h"
+#include "num/float.h"
+
+#include <assert.h>
+
+static const char *const names[EK_WEIGHT_COUNT] = {"f32", "bf16", "fp8", "int8",
+                                                   "int4"};
+
+const char *ek_weight_name(enum ek_weight_format f)
+{
+    return (unsigned)f < EK_WEIGHT_COUNT ? names[f] : "?";
+}
+
+size_t ek_weight_bytes(enum ek_weight_format f, int64_t N, int64_t K)
+{
+    /* Far above any model and far below what the products could overflow. */
+    const int64_t max = (int64_t)1 << 40;
+    if (N < 1 || K < 1 || N > max || K > max)
+        return 0;
+    int64_t bytes, panels = ek_ceil_div(N, EK_PANEL);
+    if (__builtin_mul_overflow(panels, ek_panel_bytes(f, ek_weight_groups(K)), &bytes))
+        return 0;
+    if (f == EK_WEIGHT_E4M3 &&
+        __builtin_add_overflow(
+            bytes, ek_ceil_div(N, EK_E4M3_BLOCK) * 4 * ek_ceil_div(K, EK_E4M3_BLOCK),
+            &bytes))
+        return 0;
+    return (size_t)bytes;
+}
+
+enum ek_weight_format ek_weight_keep(enum ek_dtype t)
+{
+    switch (t) {
+    case EK_DTYPE_Q4_0:
+    case EK_DTYPE_Q4_1:
+    case EK_DTYPE_Q4_K:
+        return EK_WEIGHT_I4;
+    case EK_DTYPE_Q5_0:
+    case EK_DTYPE_Q5_1:
+    case EK_DTYPE_Q5_K:
+    case EK_DTYPE_Q6_K:
+    case EK_DTYPE_Q8_0:
+        return EK_WEIGHT_I8;
+    case EK_DTYPE_E4M3:
+        return EK_WEIGHT_E4M3;
+    default:
+        return EK_WEIGHT_BF16;
+    }
+}
+
+float *ek_weight_block_scales(const struct ek_weight *w)
+{
+    assert(w->format == EK_WEIGHT_E4M3);
+    return (float *)(void *)ek_weight_panel(w, ek_ceil_div(w->N, EK_PANEL));
+}
+
+/* v[32] = group g of row r of a panel. */
+static void get_f32(float *v, const unsigned char *panel, int64_t g, int r)
+{
+    const float *in = (const float *)(const void *)panel + g * EK_GROUP * EK_PANEL;
+    for (int k = 0; k < EK_GROUP; k++)
+        v[k] = in[ek_at_f32(r, k)];
+}
+
+static void get_bf16(float *v, const unsigned char *panel, int64_t g, int r)
+{
+    const uint16_t *in =
+        (const uint16_t *)(const void *)panel + g * EK_GROUP * EK_PANEL;
+    for (int k = 0; k < EK_GROUP; k++)
+        v[k] = ek_bf16_to_f32(in[ek_at_bf16(r, k)]);
+}
+
+static void get_e4m3(float *v, const unsigned char *panel, int64_t g, int r,
+                     float scale)
+{
+    for (int k = 0; k < EK_GROUP; k++)
+        v[k] =
+            scale * ek_e4m3_to_f32(panel[g * EK_GROUP * EK_PANEL + ek_at_e4m3(r, k)]);
+}
+
+static void get_i8(float *v, const unsigned char *panel, int64_t g, int r, int64_t G)
+{
+    const uint16_t *d = (const uint16_t *)(const void *)(panel + G * EK_I8_CODES);
+    float scale = ek_f16_to_f32(d[g * EK_PANEL + r]);
+    for (int k = 0; k < EK_GROUP; k++)
+        v[k] = scale * (float)(panel[g * EK_I8_CODES + ek_at_i8(r, k)] - 128);
+}
+
+static void get_i4(float *v, const unsigned char *panel, int64_t g, int r)
+{
+    const unsigned char *cell = panel + g * EK_I4_CELL, *q = cell + 64;
+    const uint16_t *dm = (const uint16_t *)(const void *)cell;
+    float d = ek_f16_to_f32(dm[r]), m = ek_f16_to_f32(dm[EK_PANEL + r]);
+    for (int k = 0; k < EK_GROUP; k++)
+        v[k] = d * (float)(q[ek_at_i4(r, k)] >> (k < 16 ? 0 : 4) & 15) + m;
+}
+
+void ek_weight_row(float *out, const struct ek_weight *w, int64_t n)
+{
+    int64_t G = ek_weight_groups(w->K);
+    const unsigned char *panel = ek_weight_panel(w, n / EK_PANEL);
+    const float *scales = NULL;
+    int r = (int)(n % EK_PANEL);
+    if (w->format == EK_WEIGHT_E4M3)
+        scales = ek_weight_block_scales(w) +
+                 n / EK_E4M3_BLOCK * ek_ceil_div(w->K, EK_E4M3_BLOCK);
+    for (int64_t g = 0; g < G; g++) {
+        float v[EK_GROUP] = {0};
+        switch (w->format) {
+        case EK_WEIGHT_F32:
+            get_f32(v, panel, g, r);
+            break;
+        case EK_WEIGHT_BF16:
+            get_bf16(v, panel, g, r);
+            break;
+        case EK_WEIGHT_E4M3:
+            get_e4m3(v, panel, g, r, scales[g * EK_GROUP / EK_E4M3_BLOCK]);
+            break;
+        case EK_WEIGHT_I8:
+            get_i8(v, panel, g, r, G);
+            break;
+        case EK_WEIGHT_I4:
+            get_i4(v, panel, g, r);
+            break;
+        case EK_WEIGHT_COUNT:
+            break;
+        }
+        for (int64_t k = g * EK_GROUP; k < w->K && k < (g + 1) * EK_GROUP; k++)
+            out[k] = v[k - g * EK_GROUP];
+    }
+}

@@ -1,0 +1,76 @@
+/* weight_int.h - where an element lies in a packed weight; for kernel/ alone.
+ * Drawn in weight.c. Every function takes sizes that ek_weight_bytes accepted. */
+#ifndef EVENKEEL_KERNEL_WEIGHT_INT_H
+#define EVENKEEL_KERNEL_WEIGHT_INT_H
+
+#include "kernel/weight.h"
+
+#define EK_E4M3_BLOCK 128 /* rows and columns that share an f32 scale */
+
+static inline int64_t ek_ceil_div(int64_t n, int64_t d)
+{
+    return (n + d - 1) / d;
+}
+
+static inline int64_t ek_weight_groups(int64_t K)
+{
+    return ek_ceil_div(K, EK_GROUP);
+}
+
+#define EK_I8_CODES 512 /* bytes of the codes of one group of a panel */
+#define EK_I4_CELL  320 /* bytes of one group of a panel: d, m, nibbles */
+
+/* Bytes of one panel of G groups; a multiple of 64. */
+static inline int64_t ek_panel_bytes(enum ek_weight_format f, int64_t G)
+{
+    switch (f) {
+    case EK_WEIGHT_F32:
+        return G * EK_GROUP * EK_PANEL * 4;
+    case EK_WEIGHT_BF16:
+        return G * EK_GROUP * EK_PANEL * 2;
+    case EK_WEIGHT_E4M3:
+        return G * EK_GROUP * EK_PANEL;
+    case EK_WEIGHT_I8:
+        return (G * (EK_I8_CODES + EK_PANEL * 2) + 63) / 64 * 64;
+    case EK_WEIGHT_I4:
+        return G * EK_I4_CELL;
+    case EK_WEIGHT_COUNT:
+        break;
+    }
+    return 0;
+}
+
+static inline unsigned char *ek_weight_panel(const struct ek_weight *w, int64_t p)
+{
+    return (unsigned char *)w->data +
+           p * ek_panel_bytes(w->format, ek_weight_groups(w->K));
+}
+
+/* Element (row r, column k) of a group: index into the group's elements. */
+static inline int ek_at_f32(int r, int k)
+{
+    return k * EK_PANEL + r;
+}
+
+static inline int ek_at_bf16(int r, int k)
+{
+    return (k / 2 * EK_PANEL + r) * 2 + k % 2;
+}
+
+static inline int ek_at_e4m3(int r, int k)
+{
+    return k / 4 * 64 + r / 4 * 16 + k / 2 % 2 * 8 + r % 4 * 2 + k % 2;
+}
+
+static inline int ek_at_i8(int r, int k)
+{
+    return k / 4 * 64 + r * 4 + k % 4;
+}
+
+/* Byte of the nibble; columns 16..31 are the high nibbles. */
+static inline int ek_at_i4(int r, int k)
+{
+    return k % 16 / 4 * 64 + r * 4 + k % 4;
+}
+
+#endif

@@ -1,0 +1,292 @@
+/* weight_pack.c - rows of a file into the panels drawn in weight.c.
+ *
+ * Where the file's codes are the format's codes they are moved unchanged: q4_0, q4_1,
+ * q4_k to I4, q8_0 and q5_0 to I8, bf16 to BF16, e4m3 to E4M3. Everything else goes
+ * through f32 and is rounded to nearest, by group of 32 (E4M3: by block of 128x128).
+ */
+#include "kernel/weight_int.h"
+#include "num/float.h"
+#include "num/quant.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* One row of the source and the place of one row in a panel. */
+struct row {
+    const unsigned char *src; /* in format t */
+    const float *f32;         /* the same as f32; NULL where codes are moved */
+    unsigned char *panel;
+    int64_t K, G;
+    enum ek_dtype t;
+    int r; /* row in the panel */
+};
+
+static uint16_t load_u16(const unsigned char *p)
+{
+    return (uint16_t)(p[0] | p[1] << 8);
+}
+
+/* To f16 without leaving its range: a scale must stay finite. */
+static uint16_t scale_f16(float x)
+{
+    return ek_f32_to_f16(x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x);
+}
+
+/* v[32] = group g of the row, zeros behind its end. */
+static void group_f32(float v[EK_GROUP], const struct row *a, int64_t g)
+{
+    for (int k = 0; k < EK_GROUP; k++) {
+        int64_t c = g * EK_GROUP + k;
+        v[k] = c < a->K ? a->f32[c] : 0.0f;
+    }
+}
+
+static void put_f32(const struct row *a, int64_t g)
+{
+    float v[EK_GROUP], *out = (float *)(void *)a->panel + g * EK_GROUP * EK_PANEL;
+    group_f32(v, a, g);
+    for (int k = 0; k < EK_GROUP; k++)
+        out[ek_at_f32(a->r, k)] = v[k];
+}
+
+static void put_bf16(const struct row *a, int64_t g)
+{
+    uint16_t *out = (uint16_t *)(void *)a->panel + g * EK_GROUP * EK_PANEL;
+    float v[EK_GROUP];
+    if (a->f32)
+        group_f32(v, a, g);
+    for (int k = 0; k < EK_GROUP; k++) {
+        int64_t c = g * EK_GROUP + k;
+        uint16_t x = 0;
+        if (a->f32)
+            x = ek_f32_to_bf16(v[k]);
+        else if (c < a->K)
+            x = load_u16(a->src + 2 * c);
+        out[ek_at_bf16(a->r, k)] = x;
+    }
+}
+
+static void i8_store(const struct row *a, int64_t g, const int8_t q[EK_GROUP],
+                     uint16_t d)
+{
+    uint16_t *scales = (uint16_t *)(void *)(a->panel + a->G * EK_I8_CODES);
+    scales[g * EK_PANEL + a->r] = d;
+    for (int k = 0; k < EK_GROUP; k++)
+        a->panel[g * EK_I8_CODES + ek_at_i8(a->r, k)] = (unsigned char)(q[k] + 128);
+}
+
+static void put_i8(const struct row *a, int64_t g)
+{
+    int8_t q[EK_GROUP];
+    if (a->t == EK_DTYPE_Q8_0) {
+        const unsigned char *block = a->src + g * 34;
+        memcpy(q, block + 2, EK_GROUP);
+        i8_store(a, g, q, load_u16(block));
+        return;
+    }
+    float v[EK_GROUP], amax = 0;
+    group_f32(v, a, g);
+    for (int k = 0; k < EK_GROUP; k++)
+        amax = fabsf(v[k]) > amax ? fabsf(v[k]) : amax;
+    uint16_t d = scale_f16(amax / 127.0f);
+    if (a->t == EK_DTYPE_Q5_0)
+        d = load_u16(a->src + g * 22); /* its codes -16..15 fit */
+    float scale = ek_f16_to_f32(d), inv = scale != 0 ? 1.0f / scale : 0.0f;
+    for (int k = 0; k < EK_GROUP; k++) {
+        float x = rintf(v[k] * inv);
+        q[k] = (int8_t)(x > 127 ? 127 : x < -127 ? -127 : x);
+    }
+    i8_store(a, g, q, d);
+}
+
+static void i4_store(const struct row *a, int64_t g, const uint8_t q[EK_GROUP],
+                     uint16_t d, uint16_t m)
+{
+    unsigned char *cell = a->panel + g * EK_I4_CELL;
+    uint16_t *dm = (uint16_t *)(void *)cell;
+    dm[a->r] = d;
+    dm[EK_PANEL + a->r] = m;
+    for (int k = 0; k < 16; k++)
+        cell[64 + ek_at_i4(a->r, k)] = (unsigned char)(q[k] | q[k + 16] << 4);
+}
+
+/* d and m of group g of a q4_k row, and its codes. */
+static void i4_from_q4_k(const struct row *a, int64_t g)
+{
+    const unsigned char *block = a->src + g / 8 * 144, *s = block + 4;
+    int j = (int)(g % 8), scale, min;
+    if (j < 4) {
+        scale = s[j] & 63;
+        min = s[j + 4] & 63;
+    } else {
+        scale = (s[j + 4] & 15) | (s[j - 4] >> 6) << 4;
+        min = s[j + 4] >> 4 | (s[j] >> 6) << 4;
+    }
+    uint8_t q[EK_GROUP];
+    for (int k = 0; k < EK_GROUP; k++)
+        q[k] = block[16 + j / 2 * 32 + k] >> 4 * (j % 2) & 15;
+    i4_store(a, g, q, scale_f16(ek_f16_to_f32(load_u16(block)) * (float)scale),
+             scale_f16(-ek_f16_to_f32(load_u16(block + 2)) * (float)min));
+}
+
+static void i4_from_f32(const struct row *a, int64_t g)
+{
+    float v[EK_GROUP];
+    group_f32(v, a, g);
+    /* The range of the real columns; padding behind K must not widen it. */
+    int64_t n = a->K - g * EK_GROUP < EK_GROUP ? a->K - g * EK_GROUP : EK_GROUP;
+    float lo = v[0], hi = v[0];
+    for (int64_t k = 1; k < n; k++) {
+        lo = v[k] < lo ? v[k] : lo;
+        hi = v[k] > hi ? v[k] : hi;
+    }
+    uint16_t d = scale_f16((hi - lo) / 15.0f), m = scale_f16(lo);
+    float scale = ek_f16_to_f32(d), min = ek_f16_to_f32(m);
+    float inv = scale != 0 ? 1.0f / scale : 0.0f;
+    uint8_t q[EK_GROUP];
+    for (int k = 0; k < EK_GROUP; k++) {
+        float x = rintf((v[k] - min) * inv);
+        q[k] = (uint8_t)(x > 15 ? 15 : x < 0 ? 0 : x);
+    }
+    i4_store(a, g, q, d, m);
+}
+
+static void put_i4(const struct row *a, int64_t g)
+{
+    uint8_t q[EK_GROUP];
+    if (a->t == EK_DTYPE_Q4_K) {
+        i4_from_q4_k(a, g);
+        return;
+    }
+    if (a->t != EK_DTYPE_Q4_0 && a->t != EK_DTYPE_Q4_1) {
+        i4_from_f32(a, g);
+        return;
+    }
+    bool has_min = a->t == EK_DTYPE_Q4_1;
+    const unsigned char *block = a->src + g * (has_min ? 20 : 18);
+    const unsigned char *qs = block + (has_min ? 4 : 2);
+    for (int k = 0; k < 16; k++) {
+        q[k] = qs[k] & 15;
+        q[k + 16] = qs[k] >> 4;
+    }
+    uint16_t d = load_u16(block);
+    /* q4_0 is symmetric: d (q - 8) = d q + m with m = -8 d, exact but for overflow. */
+    uint16_t m = has_min ? load_u16(block + 2) : scale_f16(-8.0f * ek_f16_to_f32(d));
+    i4_store(a, g, q, d, m);
+}
+
+/* Whether codes of type t go into format f without passing f32. */
+static bool is_moved(enum ek_weight_format f, enum ek_dtype t)
+{
+    switch (f) {
+    case EK_WEIGHT_BF16:
+        return t == EK_DTYPE_BF16;
+    case EK_WEIGHT_E4M3:
+        return t == EK_DTYPE_E4M3;
+    case EK_WEIGHT_I8:
+        return t == EK_DTYPE_Q8_0;
+    case EK_WEIGHT_I4:
+        return t == EK_DTYPE_Q4_0 || t == EK_DTYPE_Q4_1 || t == EK_DTYPE_Q4_K;
+    default:
+        return false;
+    }
+}
+
+typedef void put_fn(const struct row *a, int64_t g);
+
+static put_fn *const puts_of[EK_WEIGHT_COUNT] = {
+    [EK_WEIGHT_F32] = put_f32,
+    [EK_WEIGHT_BF16] = put_bf16,
+    [EK_WEIGHT_I8] = put_i8,
+    [EK_WEIGHT_I4] = put_i4,
+};
+
+/* The panel that begins at row n0: n_rows <= 16 rows from `rows`, zeros below. */
+static void pack_panel(struct ek_weight *w, int64_t n0, int n_rows, enum ek_dtype t,
+                       const unsigned char *rows, size_t row_bytes, float *scratch)
+{
+    int64_t G = ek_weight_groups(w->K);
+    struct row a = {
+        .panel = ek_weight_panel(w, n0 / EK_PANEL), .K = w->K, .G = G, .t = t};
+    memset(a.panel, 0, (size_t)ek_panel_bytes(w->format, G));
+    if (w->format == EK_WEIGHT_I8)
+        memset(a.panel, 128, (size_t)(G * EK_I8_CODES));
+    for (a.r = 0; a.r < n_rows; a.r++) {
+        a.src = rows + (size_t)a.r * row_bytes;
+        if (!is_moved(w->format, t)) {
+            assert(scratch);
+            ek_quant_to_f32(scratch, t, a.src, (size_t)w->K);
+            a.f32 = scratch;
+        }
+        for (int64_t g = 0; g < G; g++)
+            puts_of[w->format](&a, g);
+    }
+}
+
+static void store_e4m3(struct ek_weight *w, int64_t n, int64_t k, uint8_t code)
+{
+    unsigned char *group =
+        ek_weight_panel(w, n / EK_PANEL) + k / EK_GROUP * EK_GROUP * EK_PANEL;
+    group[ek_at_e4m3((int)(n % EK_PANEL), (int)(k % EK_GROUP))] = code;
+}
+
+/* Block (n0, k0) of at most 128x128 from x (n_rows,K): one scale, then the codes. */
+static void round_e4m3_block(struct ek_weight *w, int64_t n0, int64_t n_rows,
+                             int64_t k0, const float *x)
+{
+    int64_t K = w->K, k1 = k0 + EK_E4M3_BLOCK < K ? k0 + EK_E4M3_BLOCK : K;
+    float amax = 0;
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int64_t k = k0; k < k1; k++)
+            amax = fabsf(x[r * K + k]) > amax ? fabsf(x[r * K + k]) : amax;
+    float scale = amax / EK_E4M3_MAX;
+    if (scale < 0x1p-120f) /* its inverse must stay finite; such a block is zero */
+        scale = 1.0f;
+    int64_t at =
+        n0 / EK_E4M3_BLOCK * ek_ceil_div(K, EK_E4M3_BLOCK) + k0 / EK_E4M3_BLOCK;
+    ek_weight_block_scales(w)[at] = scale;
+    for (int64_t r = 0; r < n_rows; r++)
+        for (int64_t k = k0; k < k1; k++)
+            store_e4m3(w, n0 + r, k, ek_f32_to_e4m3(x[r * K + k] / scale));
+}
+
+/* Rows [n0, n0+n_rows), at most 128 and beginning a block. */
+static void pack_e4m3(struct ek_weight *w, int64_t n0, int64_t n_rows, enum ek_dtype t,
+                      const unsigned char *rows, size_t row_bytes, float *scratch)
+{
+    int64_t K = w->K, panel_bytes = ek_panel_bytes(w->format, ek_weight_groups(K));
+    memset(ek_weight_panel(w, n0 / EK_PANEL), 0,
+           (size_t)(ek_ceil_div(n_rows, EK_PANEL) * panel_bytes));
+    if (t == EK_DTYPE_E4M3) {
+        int64_t n_blocks = ek_ceil_div(K, EK_E4M3_BLOCK);
+        float *scales = ek_weight_block_scales(w) + n0 / EK_E4M3_BLOCK * n_blocks;
+        for (int64_t b = 0; b < n_blocks; b++)
+            scales[b] = 1.0f;
+        for (int64_t r = 0; r < n_rows; r++)
+            for (int64_t k = 0; k < K; k++)
+                store_e4m3(w, n0 + r, k, rows[(size_t)r * row_bytes + (size_t)k]);
+        return;
+    }
+    assert(scratch);
+    for (int64_t r = 0; r < n_rows; r++)
+        ek_quant_to_f32(scratch + r * K, t, rows + (size_t)r * row_bytes, (size_t)K);
+    for (int64_t k0 = 0; k0 < K; k0 += EK_E4M3_BLOCK)
+        round_e4m3_block(w, n0, n_rows, k0, scratch);
+}
+
+void ek_weight_pack(struct ek_weight *w, int64_t n0, int64_t n1, enum ek_dtype t,
+                    const void *rows, size_t row_bytes, float *scratch)
+{
+    const unsigned char *src = rows;
+    bool is_e4m3 = w->format == EK_WEIGHT_E4M3;
+    int64_t step = is_e4m3 ? EK_E4M3_BLOCK : EK_PANEL;
+    assert(n0 % step == 0 && (n1 % step == 0 || n1 == w->N));
+    for (int64_t n = n0; n < n1; n += step, src += (size_t)step * row_bytes) {
+        int64_t n_rows = n1 - n < step ? n1 - n : step;
+        if (is_e4m3)
+            pack_e4m3(w, n, n_rows, t, src, row_bytes, scratch);
+        else
+            pack_panel(w, n, (int)n_rows, t, src, row_bytes, scratch);
+    }
+}
