@@ -1,0 +1,327 @@
+/* forward.c - one step: every member of the team walks the same layers together.
+ *
+ * A step is one dispatch of the team. Work is split in two ways, and a barrier stands
+ * wherever it changes from one to the other:
+ *   by rows      a member owns rows [t0,t1) of the batch: norms, RoPE, KV writes
+ *   by columns   a member owns a run of output panels for all rows: the matmuls
+ * and attention by items (a tile of queries and a kv head), taken in turn.
+ * No number depends on the split: kernels promise a row's bits whatever else is computed,
+ * so a sequence's result is the same alone, in a batch, in chunks, with any team.
+ */
+#include "lm/model_int.h"
+
+#include <assert.h>
+#include <math.h>
+
+struct step {
+    struct ek_lm *lm;
+    struct ek_kv *kv;
+    float *logits;
+    int32_t T;     /* rows */
+    int32_t n_out; /* rows with logits */
+    int32_t n_seqs;
+    struct ek_attn_dims dims, dims_local;
+    int64_t n_items; /* of attention; the same for every layer */
+};
+
+/* A member's view of a step. */
+struct crew {
+    const struct step *s;
+    int member, n_members;
+    int64_t t0, t1; /* its rows */
+};
+
+static void meet(const struct crew *c)
+{
+    ek_team_barrier(c->s->lm->team);
+}
+
+/* Rows [t0,t1) of x (T,K), rows K apart, into the forms that the n weights need. */
+static void prepare(const struct crew *c, const float *x, int64_t T, int64_t t0,
+                    int64_t t1, const struct ek_weight *const *w, int n)
+{
+    const struct ek_lm *lm = c->s->lm;
+    bool is_done[EK_LM_ACT_COUNT] = {false};
+    for (int i = 0; i < n; i++) {
+        enum ek_lm_act a = ek_lm_act_of(w[i]->format);
+        if (!is_done[a] && t0 < t1)
+            lm->ops->matmul_prepare(lm->plan.act[a], w[i]->format, x, w[i]->K, T,
+                                    w[i]->K, t0, t1);
+        is_done[a] = true;
+    }
+}
+
+/* This member's share of the columns of the n products y[i] = prepared rows * w[i]. */
+static void multiply(const struct crew *c, float *const *y,
+                     const struct ek_weight *const *w, int n, int64_t T,
+                     enum ek_matmul_mode mode)
+{
+    const struct ek_lm *lm = c->s->lm;
+    int64_t total = 0, lo, hi, first = 0;
+    for (int i = 0; i < n; i++)
+        total += (w[i]->N + EK_PANEL - 1) / EK_PANEL;
+    ek_team_share(&lo, &hi, total, 1, c->member, c->n_members);
+    for (int i = 0; i < n; i++) {
+        int64_t panels = (w[i]->N + EK_PANEL - 1) / EK_PANEL;
+        int64_t n0 = (lo > first ? lo - first : 0) * EK_PANEL;
+        int64_t n1 = (hi - first < panels ? hi - first : panels) * EK_PANEL;
+        n1 = n1 < w[i]->N ? n1 : w[i]->N;
+        first += panels;
+        if (n0 < n1)
+            lm->ops->matmul(y[i], w[i]->N, lm->plan.act[ek_lm_act_of(w[i]->format)],
+                            w[i], T, n0, n1, mode);
+    }
+}
+
+static void norm_rows(const struct crew *c, float *y, const float *x, const float *gain)
+{
+    const struct ek_lm_params *p = &c->s->lm->p;
+    if (c->t0 < c->t1)
+        c->s->lm->ops->rmsnorm(y + c->t0 * p->C, p->C, x + c->t0 * p->C, p->C, gain,
+                               p->norm_offset, p->norm_eps, c->t1 - c->t0, p->C);
+}
+
+/* x += norm(h) over this member's rows, where the family norms a block's output. */
+static void post_norm(const struct crew *c, const float *gain)
+{
+    const struct ek_lm *lm = c->s->lm;
+    int64_t C = lm->p.C;
+    norm_rows(c, lm->plan.h, lm->plan.h, gain);
+    if (c->t0 < c->t1)
+        lm->ops->add(lm->plan.x + c->t0 * C, lm->plan.h + c->t0 * C,
+                     (c->t1 - c->t0) * C);
+}
+
+static void embed_rows(const struct crew *c)
+{
+    const struct ek_lm *lm = c->s->lm;
+    const struct ek_lm_plan *b = &lm->plan;
+    int64_t C = lm->p.C, n = c->t1 - c->t0;
+    float scale = lm->p.embed_scale;
+    for (int64_t t = c->t0; t < c->t1; t++) {
+        float *x = b->x + t * C;
+        ek_weight_row(x, &lm->embed, b->token[t]);
+        for (int64_t i = 0; scale != 1.0f && i < C; i++)
+            x[i] *= scale;
+    }
+    if (n < 1)
+        return;
+    ek_rope_table(b->cs + c->t0 * lm->rope.n_dims, &lm->rope, b->pos + c->t0, n);
+    ek_rope_table(b->cs_local + c->t0 * lm->rope_local.n_dims, &lm->rope_local,
+                  b->pos + c->t0, n);
+}
+
+/* q, k, v of this member's rows: bias, per-head norm, RoPE, and k, v into their pages. */
+static void finish_qkv(const struct crew *c, const struct ek_lm_layer *y, int32_t l)
+{
+    const struct ek_lm *lm = c->s->lm;
+    const struct ek_lm_params *p = &lm->p;
+    const struct ek_lm_plan *b = &lm->plan;
+    const struct ek_ops *ops = lm->ops;
+    bool is_local = p->is_local[l];
+    const struct ek_rope *r = is_local ? &lm->rope_local : &lm->rope;
+    const float *cs = (is_local ? b->cs_local : b->cs) + c->t0 * r->n_dims;
+    int64_t HD = (int64_t)p->H * p->D, KD = (int64_t)p->K * p->D, n = c->t1 - c->t0;
+    float *q = b->q + c->t0 * HD, *k = b->k + c->t0 * KD, *v = b->v + c->t0 * KD;
+    if (n < 1)
+        return;
+    for (int64_t t = 0; p->has_qkv_bias && t < n; t++) {
+        ops->add(q + t * HD, y->qb, HD);
+        ops->add(k + t * KD, y->kb, KD);
+        ops->add(v + t * KD, y->vb, KD);
+    }
+    if (p->has_qk_norm) {
+        ops->rmsnorm(q, p->D, q, p->D, y->q_norm, p->norm_offset, p->norm_eps, n * p->H,
+                     p->D);
+        ops->rmsnorm(k, p->D, k, p->D, y->k_norm, p->norm_offset, p->norm_eps, n * p->K,
+                     p->D);
+    }
+    ops->rope(q, HD, cs, r, n, p->H, p->D);
+    ops->rope(k, KD, cs, r, n, p->K, p->D);
+    ops->kv_write(ek_kv_k(c->s->kv, l), ek_kv_v(c->s->kv, l), b->k, KD, b->v, KD,
+                  b->slot, c->t0, c->t1, &c->s->dims);
+}
+
+/* Items in turn, not in runs: late tiles of a prompt see more keys than early ones. */
+static void attend(const struct crew *c, int32_t l)
+{
+    const struct step *s = c->s;
+    const struct ek_lm_plan *b = &s->lm->plan;
+    const struct ek_attn_dims *d = s->lm->p.is_local[l] ? &s->dims_local : &s->dims;
+    int64_t HD = (int64_t)d->H * d->D;
+    void *scratch = b->scratch + (size_t)c->member * b->scratch_bytes;
+    for (int64_t i = c->member; i < s->n_items; i += c->n_members)
+        s->lm->ops->attn(b->att, HD, b->q, HD, ek_kv_k(s->kv, l), ek_kv_v(s->kv, l), d,
+                         b->seqs, s->n_seqs, i, i + 1, scratch);
+}
+
+static void attention_block(const struct crew *c, int32_t l)
+{
+    const struct step *s = c->s;
+    const struct ek_lm *lm = s->lm;
+    const struct ek_lm_plan *b = &lm->plan;
+    const struct ek_lm_layer *y = &lm->layers[l];
+    const struct ek_weight *qkv[] = {&y->q, &y->k, &y->v}, *o[] = {&y->o};
+    float *qkv_out[] = {b->q, b->k, b->v};
+    bool has_post = lm->p.has_post_norms;
+    norm_rows(c, b->h, b->x, y->attn_norm);
+    prepare(c, b->h, s->T, c->t0, c->t1, qkv, 3);
+    meet(c);
+    multiply(c, qkv_out, qkv, 3, s->T, EK_MATMUL_SET);
+    meet(c);
+    finish_qkv(c, y, l);
+    meet(c);
+    attend(c, l);
+    meet(c);
+    prepare(c, b->att, s->T, c->t0, c->t1, o, 1);
+    meet(c);
+    multiply(c, has_post ? (float *[]){b->h} : (float *[]){b->x}, o, 1, s->T,
+             has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
+    meet(c);
+    if (has_post)
+        post_norm(c, y->post_attn_norm);
+}
+
+/* gate = f(gate) * up over this member's columns. */
+static void gate_columns(const struct crew *c, const struct ek_lm_layer *y)
+{
+    const struct step *s = c->s;
+    const struct ek_lm_plan *b = &s->lm->plan;
+    int64_t F = s->lm->p.F, n0, n1;
+    const void *act_gate = b->act[ek_lm_act_of(y->gate.format)];
+    const void *act_up = b->act[ek_lm_act_of(y->up.format)];
+    ek_team_share(&n0, &n1, F, EK_PANEL, c->member, c->n_members);
+    if (n0 >= n1)
+        return;
+    s->lm->ops->matmul(b->gate, F, act_gate, &y->gate, s->T, n0, n1, EK_MATMUL_SET);
+    s->lm->ops->matmul(b->up, F, act_up, &y->up, s->T, n0, n1, EK_MATMUL_SET);
+    for (int64_t t = 0; t < s->T; t++) {
+        float *gate = b->gate + t * F + n0;
+        s->lm->ops->glu(gate, gate, b->up + t * F + n0, n1 - n0, s->lm->p.glu);
+    }
+}
+
+static void feed_forward_block(const struct crew *c, int32_t l)
+{
+    const struct step *s = c->s;
+    const struct ek_lm *lm = s->lm;
+    const struct ek_lm_plan *b = &lm->plan;
+    const struct ek_lm_layer *y = &lm->layers[l];
+    const struct ek_weight *in[] = {&y->gate, &y->up}, *down[] = {&y->down};
+    bool has_post = lm->p.has_post_norms;
+    norm_rows(c, b->h, b->x, y->ffn_norm);
+    prepare(c, b->h, s->T, c->t0, c->t1, in, 2);
+    meet(c);
+    gate_columns(c, y);
+    meet(c);
+    prepare(c, b->gate, s->T, c->t0, c->t1, down, 1);
+    meet(c);
+    multiply(c, has_post ? (float *[]){b->h} : (float *[]){b->x}, down, 1, s->T,
+             has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
+    meet(c);
+    if (has_post)
+        post_norm(c, y->post_ffn_norm);
+}
+
+/* Logits of this member's columns for the wanted rows, which were gathered into h. */
+static void head_columns(const struct crew *c)
+{
+    const struct step *s = c->s;
+    const struct ek_lm *lm = s->lm;
+    int64_t V = lm->p.V, n0, n1;
+    float cap = lm->p.logit_softcap;
+    ek_team_share(&n0, &n1, V, EK_PANEL, c->member, c->n_members);
+    if (n0 >= n1)
+        return;
+    lm->ops->matmul(s->logits, V, lm->plan.act[ek_lm_act_of(lm->head.format)],
+                    &lm->head, s->n_out, n0, n1, EK_MATMUL_SET);
+    for (int64_t t = 0; cap > 0.0f && t < s->n_out; t++) {
+        for (int64_t i = n0; i < n1; i++)
+            s->logits[t * V + i] = cap * tanhf(s->logits[t * V + i] / cap);
+    }
+}
+
+static void output(const struct crew *c)
+{
+    const struct step *s = c->s;
+    const struct ek_lm *lm = s->lm;
+    const struct ek_lm_plan *b = &lm->plan;
+    const struct ek_lm_params *p = &lm->p;
+    const struct ek_weight *head[] = {&lm->head};
+    int64_t lo, hi;
+    if (s->n_out == 0)
+        return;
+    meet(c); /* a wanted row may be another member's */
+    ek_team_share(&lo, &hi, s->n_out, 1, c->member, c->n_members);
+    for (int64_t i = lo; i < hi; i++)
+        lm->ops->rmsnorm(b->h + i * p->C, p->C, b->x + (int64_t)b->out_row[i] * p->C,
+                         p->C, lm->out_norm, p->norm_offset, p->norm_eps, 1, p->C);
+    prepare(c, b->h, s->n_out, lo, hi, head, 1);
+    meet(c);
+    head_columns(c);
+}
+
+static void walk(void *arg, int member, int n_members)
+{
+    const struct step *s = arg;
+    struct crew c = {.s = s, .member = member, .n_members = n_members};
+    ek_team_share(&c.t0, &c.t1, s->T, 1, member, n_members);
+    embed_rows(&c);
+    for (int32_t l = 0; l < s->lm->p.n_layers; l++) {
+        attention_block(&c, l);
+        feed_forward_block(&c, l);
+    }
+    output(&c);
+}
+
+static void set_dims(struct step *s)
+{
+    const struct ek_lm_params *p = &s->lm->p;
+    s->dims = (struct ek_attn_dims){.H = p->H,
+                                    .K = p->K,
+                                    .D = p->D,
+                                    .page_tokens = EK_PAGE_TOKENS,
+                                    .kv_dtype = s->kv->dtype,
+                                    .scale = p->attn_scale,
+                                    .softcap = p->attn_softcap};
+    s->dims_local = s->dims;
+    s->dims_local.window = p->window;
+    s->n_items = ek_attn_items(&s->dims, s->lm->plan.seqs, s->n_seqs);
+}
+
+/* Rows of one sequence: their ids, positions and slots. */
+static void lay_rows(struct step *s, const struct ek_lm_seq *q)
+{
+    const struct ek_lm_plan *b = &s->lm->plan;
+    for (int32_t i = 0; i < q->n_tokens; i++) {
+        int32_t pos = q->pos0 + i, page = q->pages[pos / EK_PAGE_TOKENS];
+        assert(q->tokens[i] >= 0 && q->tokens[i] < s->lm->p.V);
+        assert(page >= 0 && page < s->kv->n_pages);
+        b->token[s->T] = q->tokens[i];
+        b->pos[s->T] = pos;
+        b->slot[s->T] = (int64_t)page * EK_PAGE_TOKENS + pos % EK_PAGE_TOKENS;
+        if (q->want == EK_LM_WANT_ALL ||
+            (q->want == EK_LM_WANT_LAST && i == q->n_tokens - 1))
+            b->out_row[s->n_out++] = s->T;
+        s->T++;
+    }
+}
+
+int32_t ek_lm_forward(struct ek_lm *lm, struct ek_kv *kv, const struct ek_lm_seq *seqs,
+                      int32_t n_seqs, float *logits)
+{
+    struct step s = {.lm = lm, .kv = kv, .logits = logits, .n_seqs = n_seqs};
+    assert(kv->n_layers == lm->p.n_layers && kv->K == lm->p.K && kv->D == lm->p.D);
+    for (int32_t i = 0; i < n_seqs; i++) {
+        const struct ek_lm_seq *q = &seqs[i];
+        assert(q->n_tokens >= 1 && q->n_tokens <= lm->plan.T - s.T && q->pos0 >= 0);
+        lm->plan.seqs[i] = (struct ek_attn_seq){
+            .pages = q->pages, .pos0 = q->pos0, .n_tokens = q->n_tokens, .row0 = s.T};
+        lay_rows(&s, q);
+    }
+    if (s.T == 0)
+        return 0;
+    set_dims(&s);
+    ek_team_run(lm->team, walk, &s);
+    return s.n_out;
+}

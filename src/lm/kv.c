@@ -1,0 +1,75 @@
+/* kv.c - one allocation for the pages of all layers; layer l's K pool, then its V pool.
+ *
+ * Memory is not touched here, so a large pool costs nothing until pages are used.
+ */
+#include "lm/kv.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <string.h>
+
+static bool page_bytes(size_t *out, const struct ek_lm_params *p, enum ek_dtype dtype)
+{
+    size_t elems, bytes;
+    if (!ek_mul_size(&elems, (size_t)p->K * (size_t)p->D, EK_PAGE_TOKENS) ||
+        !ek_mul_size(&bytes, elems, ek_dtype_block_bytes(dtype)))
+        return false;
+    *out = bytes;
+    return true;
+}
+
+size_t ek_kv_page_bytes(const struct ek_lm_params *p, enum ek_dtype dtype)
+{
+    size_t one = 0;
+    /* K*D is bounded by params.c, so this product cannot overflow. */
+    return page_bytes(&one, p, dtype) ? one * 2 * (size_t)p->n_layers : 0;
+}
+
+int ek_kv_init(struct ek_kv *kv, const struct ek_lm_params *p, enum ek_dtype dtype,
+               int32_t n_pages, struct ek_err *err)
+{
+    size_t one = 0, pool, total;
+    char text[32];
+    assert(dtype == EK_DTYPE_F32 || dtype == EK_DTYPE_BF16 || dtype == EK_DTYPE_E4M3);
+    memset(kv, 0, sizeof *kv);
+    if (n_pages < 1 || !page_bytes(&one, p, dtype) ||
+        !ek_mul_size(&pool, one, (size_t)n_pages) ||
+        !ek_mul_size(&total, pool, 2 * (size_t)p->n_layers))
+        return ek_err_set(err, EK_ELIMIT,
+                          "KV memory of %d pages of %zu bytes in each of %d layers is "
+                          "out of range",
+                          n_pages, 2 * one, p->n_layers);
+    unsigned char *data = ek_alloc_aligned(64, total);
+    if (!data)
+        return ek_err_set(err, EK_ENOMEM,
+                          "no memory for %d pages of %d tokens of keys and values "
+                          "(%s); fewer or smaller sequences need less",
+                          n_pages, EK_PAGE_TOKENS, ek_format_bytes(text, total));
+    *kv = (struct ek_kv){.dtype = dtype,
+                         .n_pages = n_pages,
+                         .n_layers = p->n_layers,
+                         .K = p->K,
+                         .D = p->D,
+                         .page_bytes = one,
+                         .data = data};
+    return 0;
+}
+
+void ek_kv_release(struct ek_kv *kv)
+{
+    ek_free(kv->data);
+    memset(kv, 0, sizeof *kv);
+}
+
+void *ek_kv_k(const struct ek_kv *kv, int32_t layer)
+{
+    assert(layer >= 0 && layer < kv->n_layers);
+    return kv->data + (size_t)layer * 2 * (size_t)kv->n_pages * kv->page_bytes;
+}
+
+void *ek_kv_v(const struct ek_kv *kv, int32_t layer)
+{
+    return (unsigned char *)ek_kv_k(kv, layer) + (size_t)kv->n_pages * kv->page_bytes;
+}

@@ -1,0 +1,71 @@
+/* model_int.h - a loaded model inside: its weights and the buffers of a step. */
+#ifndef EVENKEEL_LM_MODEL_INT_H
+#define EVENKEEL_LM_MODEL_INT_H
+
+#include "lm/model.h"
+
+#define EK_LM_BATCH_MAX (1 << 16) /* rows of a step: bounds every buffer's size */
+
+/* One decoder block. Matrices are packed, vectors are f32; both lie in ek_lm.packed.
+ * Pointers of parts a family has not are NULL. */
+struct ek_lm_layer {
+    struct ek_weight q, k, v, o;     /* (HD,C) (KD,C) (KD,C) (C,HD) */
+    struct ek_weight gate, up, down; /* (F,C) (F,C) (C,F) */
+    const float *attn_norm;          /* (C) */
+    const float *ffn_norm;           /* (C) */
+    const float *post_attn_norm;     /* (C) */
+    const float *post_ffn_norm;      /* (C) */
+    const float *q_norm, *k_norm;    /* (D) */
+    const float *qb, *kb, *vb;       /* (HD) (KD) (KD) */
+};
+
+/* What ek_matmul_prepare makes of activations; weight formats share a form. */
+enum ek_lm_act { EK_LM_ACT_F32, EK_LM_ACT_BF16, EK_LM_ACT_I8, EK_LM_ACT_COUNT };
+enum ek_lm_act ek_lm_act_of(enum ek_weight_format f);
+
+/* Buffers of a step for T rows, cut once from one allocation. */
+struct ek_lm_plan {
+    void *memory; /* heap, owned */
+    size_t bytes;
+    int32_t T;                  /* rows: max_batch_tokens */
+    float *x;                   /* (T,C) residual stream */
+    float *h;                   /* (T,C) normed, or a block's output before its norm */
+    float *q, *att;             /* (T,HD) */
+    float *k, *v;               /* (T,KD) */
+    float *gate, *up;           /* (T,F) */
+    float *cs, *cs_local;       /* (T,R) cosines and sines of the step's positions */
+    void *act[EK_LM_ACT_COUNT]; /* prepared rows, NULL where no weight wants them */
+    int32_t *token, *pos;       /* (T) */
+    int64_t *slot;              /* (T) page*EK_PAGE_TOKENS + token in page */
+    int32_t *out_row;           /* (T) rows that get logits */
+    struct ek_attn_seq *seqs;   /* (T) */
+    unsigned char *scratch;     /* members * scratch_bytes */
+    size_t scratch_bytes;       /* of one member, a multiple of 64 */
+};
+
+struct ek_lm {
+    struct ek_lm_params p;
+    const struct ek_ops *ops;
+    struct ek_team *team; /* borrowed */
+    struct ek_rope rope, rope_local;
+    struct ek_lm_layer *layers; /* p.n_layers, owned */
+    struct ek_weight embed;     /* (V,C) */
+    struct ek_weight head;      /* (V,C); the same data as embed when tied */
+    const float *out_norm;      /* (C) */
+    void *packed;               /* every matrix and vector, owned */
+    size_t packed_bytes;
+    int64_t n_params;
+    struct ek_lm_plan plan;
+};
+
+/* weights.c: fills layers, embed, head, out_norm, packed, n_params and the ropes of a
+ * zeroed lm whose p, ops and team are set. On error the caller frees lm. */
+int ek_lm_weights_load(struct ek_lm *lm, const struct ek_modelfile *m,
+                       const struct ek_lm_options *o, struct ek_err *err) EK_MUST_USE;
+
+/* plan.c: buffers for T rows. Errors: EK_ENOMEM, EK_ELIMIT. */
+int ek_lm_plan_init(struct ek_lm_plan *plan, const struct ek_lm *lm, int32_t T,
+                    struct ek_err *err) EK_MUST_USE;
+void ek_lm_plan_release(struct ek_lm_plan *plan);
+
+#endif

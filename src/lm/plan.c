@@ -1,0 +1,123 @@
+/* plan.c - the buffers of a step, measured and cut in one pass that runs twice: first
+ * over no memory to learn the size, then over the allocation. */
+#include "base/file.h"
+#include "base/mem.h"
+#include "lm/model_int.h"
+
+#include <string.h>
+
+struct cutter {
+    unsigned char *base; /* NULL: only measure */
+    size_t at;
+    bool overflowed;
+};
+
+static void *cut(struct cutter *c, size_t n, size_t size)
+{
+    size_t bytes, end, padded;
+    if (!ek_mul_size(&bytes, n, size) || !ek_add_size(&end, c->at, bytes) ||
+        !ek_add_size(&padded, end, 63)) {
+        c->overflowed = true;
+        return NULL;
+    }
+    void *p = c->base ? c->base + c->at : NULL;
+    c->at = padded & ~(size_t)63;
+    return p;
+}
+
+enum ek_lm_act ek_lm_act_of(enum ek_weight_format f)
+{
+    if (f == EK_WEIGHT_F32)
+        return EK_LM_ACT_F32;
+    return f == EK_WEIGHT_BF16 || f == EK_WEIGHT_E4M3 ? EK_LM_ACT_BF16 : EK_LM_ACT_I8;
+}
+
+static bool need_act(size_t bytes[EK_LM_ACT_COUNT], const struct ek_weight *w,
+                     int32_t T)
+{
+    size_t b = ek_matmul_act_bytes(w->format, T, w->K);
+    enum ek_lm_act a = ek_lm_act_of(w->format);
+    if (b > bytes[a])
+        bytes[a] = b;
+    return b > 0;
+}
+
+static bool need_acts(size_t bytes[EK_LM_ACT_COUNT], const struct ek_lm *lm, int32_t T)
+{
+    bool is_ok = need_act(bytes, &lm->head, T);
+    for (int32_t l = 0; l < lm->p.n_layers; l++) {
+        const struct ek_lm_layer *y = &lm->layers[l];
+        const struct ek_weight *all[] = {&y->q,    &y->k,  &y->v,   &y->o,
+                                         &y->gate, &y->up, &y->down};
+        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+            is_ok = need_act(bytes, all[i], T) && is_ok;
+    }
+    return is_ok;
+}
+
+static void cut_all(struct ek_lm_plan *b, struct cutter *c, const struct ek_lm *lm,
+                    const size_t act[EK_LM_ACT_COUNT])
+{
+    const struct ek_lm_params *p = &lm->p;
+    size_t T = (size_t)b->T, f = sizeof(float);
+    size_t C = (size_t)p->C, F = (size_t)p->F;
+    size_t HD = (size_t)p->H * (size_t)p->D, KD = (size_t)p->K * (size_t)p->D;
+    b->x = cut(c, T * C, f);
+    b->h = cut(c, T * C, f);
+    b->q = cut(c, T * HD, f);
+    b->att = cut(c, T * HD, f);
+    b->k = cut(c, T * KD, f);
+    b->v = cut(c, T * KD, f);
+    b->gate = cut(c, T * F, f);
+    b->up = cut(c, T * F, f);
+    b->cs = cut(c, T * (size_t)p->rope.n_dims, f);
+    b->cs_local = cut(c, T * (size_t)p->rope_local.n_dims, f);
+    for (int i = 0; i < EK_LM_ACT_COUNT; i++)
+        b->act[i] = act[i] ? cut(c, act[i], 1) : NULL;
+    b->token = cut(c, T, sizeof *b->token);
+    b->pos = cut(c, T, sizeof *b->pos);
+    b->slot = cut(c, T, sizeof *b->slot);
+    b->out_row = cut(c, T, sizeof *b->out_row);
+    b->seqs = cut(c, T, sizeof *b->seqs);
+    b->scratch = cut(c, (size_t)ek_team_size(lm->team), b->scratch_bytes);
+}
+
+int ek_lm_plan_init(struct ek_lm_plan *plan, const struct ek_lm *lm, int32_t T,
+                    struct ek_err *err)
+{
+    size_t act[EK_LM_ACT_COUNT] = {0};
+    char text[32];
+    memset(plan, 0, sizeof *plan);
+    if (T < 1 || T > EK_LM_BATCH_MAX)
+        return ek_err_set(err, EK_ELIMIT, "max_batch_tokens %d: expected 1 to %d", T,
+                          EK_LM_BATCH_MAX);
+    /* Any dtype measures the same scratch: keys are converted to f32 there. */
+    struct ek_attn_dims d = {.H = lm->p.H,
+                             .K = lm->p.K,
+                             .D = lm->p.D,
+                             .page_tokens = EK_PAGE_TOKENS,
+                             .kv_dtype = EK_DTYPE_F32};
+    struct ek_lm_plan b = {.T = T};
+    b.scratch_bytes = (ek_attn_scratch_bytes(&d) + 63) & ~(size_t)63;
+    struct cutter c = {NULL, 0, !need_acts(act, lm, T)};
+    cut_all(&b, &c, lm, act);
+    if (c.overflowed)
+        return ek_err_set(err, EK_ELIMIT, "the buffers of %d tokens a step overflow",
+                          T);
+    b.bytes = c.at;
+    b.memory = ek_alloc_aligned(64, c.at);
+    if (!b.memory)
+        return ek_err_set(err, EK_ENOMEM,
+                          "no memory for the buffers of %d tokens a step (%s)", T,
+                          ek_format_bytes(text, c.at));
+    c = (struct cutter){b.memory, 0, false};
+    cut_all(&b, &c, lm, act);
+    *plan = b;
+    return 0;
+}
+
+void ek_lm_plan_release(struct ek_lm_plan *plan)
+{
+    ek_free(plan->memory);
+    memset(plan, 0, sizeof *plan);
+}

@@ -1,0 +1,470 @@
+/* weights.c - finds every tensor by the name its container gives it, checks it and
+ * packs it for the matmul kernels.
+ *
+ * Two passes: the first only looks (names, shapes, types, sizes), so that a wrong file
+ * is refused before memory is taken; the second checks every number and packs, all
+ * members of the team together. A tensor inside a block that the architecture has no
+ * place for is refused, not ignored: it would have changed the result.
+ */
+#include "base/file.h"
+#include "base/mem.h"
+#include "lm/model_int.h"
+#include "num/quant.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+enum dim { DIM_NONE, DIM_C, DIM_F, DIM_V, DIM_HD, DIM_KD, DIM_D };
+enum part { ALWAYS, QKV_BIAS, QK_NORM, POST_NORMS, NO_POST_NORMS, UNTIED };
+
+struct place {
+    const char *gguf, *hf;
+    enum dim rows, cols; /* cols DIM_NONE: a vector, kept as f32 */
+    enum part part;
+    size_t offset; /* of the ek_weight or const float * in its struct */
+};
+
+#define LAYER(member) offsetof(struct ek_lm_layer, member)
+static const struct place layer_places[] = {
+    {"attn_norm.weight", "input_layernorm.weight", DIM_C, 0, ALWAYS, LAYER(attn_norm)},
+    {"attn_q.weight", "self_attn.q_proj.weight", DIM_HD, DIM_C, ALWAYS, LAYER(q)},
+    {"attn_k.weight", "self_attn.k_proj.weight", DIM_KD, DIM_C, ALWAYS, LAYER(k)},
+    {"attn_v.weight", "self_attn.v_proj.weight", DIM_KD, DIM_C, ALWAYS, LAYER(v)},
+    {"attn_q.bias", "self_attn.q_proj.bias", DIM_HD, 0, QKV_BIAS, LAYER(qb)},
+    {"attn_k.bias", "self_attn.k_proj.bias", DIM_KD, 0, QKV_BIAS, LAYER(kb)},
+    {"attn_v.bias", "self_attn.v_proj.bias", DIM_KD, 0, QKV_BIAS, LAYER(vb)},
+    {"attn_q_norm.weight", "self_attn.q_norm.weight", DIM_D, 0, QK_NORM, LAYER(q_norm)},
+    {"attn_k_norm.weight", "self_attn.k_norm.weight", DIM_D, 0, QK_NORM, LAYER(k_norm)},
+    {"attn_output.weight", "self_attn.o_proj.weight", DIM_C, DIM_HD, ALWAYS, LAYER(o)},
+    {"post_attention_norm.weight", "post_attention_layernorm.weight", DIM_C, 0,
+     POST_NORMS, LAYER(post_attn_norm)},
+    /* Hugging Face's post_attention_layernorm is Llama's norm before the feed-forward
+     * and Gemma's norm after attention. */
+    {"ffn_norm.weight", "post_attention_layernorm.weight", DIM_C, 0, NO_POST_NORMS,
+     LAYER(ffn_norm)},
+    {"ffn_norm.weight", "pre_feedforward_layernorm.weight", DIM_C, 0, POST_NORMS,
+     LAYER(ffn_norm)},
+    {"ffn_gate.weight", "mlp.gate_proj.weight", DIM_F, DIM_C, ALWAYS, LAYER(gate)},
+    {"ffn_up.weight", "mlp.up_proj.weight", DIM_F, DIM_C, ALWAYS, LAYER(up)},
+    {"ffn_down.weight", "mlp.down_proj.weight", DIM_C, DIM_F, ALWAYS, LAYER(down)},
+    {"post_ffw_norm.weight", "post_feedforward_layernorm.weight", DIM_C, 0, POST_NORMS,
+     LAYER(post_ffn_norm)},
+};
+#define N_LAYER_PLACES (sizeof layer_places / sizeof layer_places[0])
+
+#define MODEL(member) offsetof(struct ek_lm, member)
+static const struct place model_places[] = {
+    {"token_embd.weight", "embed_tokens.weight", DIM_V, DIM_C, ALWAYS, MODEL(embed)},
+    {"output_norm.weight", "norm.weight", DIM_C, 0, ALWAYS, MODEL(out_norm)},
+    {"output.weight", "lm_head.weight", DIM_V, DIM_C, UNTIED, MODEL(head)},
+};
+#define N_MODEL_PLACES (sizeof model_places / sizeof model_places[0])
+
+/* Where a folder keeps the decoder and its head; the first that holds embed_tokens. */
+static const struct {
+    const char *decoder, *head;
+} prefixes[] = {
+    {"model.", ""},
+    {"language_model.model.", "language_model."},
+    {"model.language_model.", ""},
+    {"", ""},
+};
+#define N_PREFIXES (sizeof prefixes / sizeof prefixes[0])
+
+/* One tensor to be packed: exactly one of w and vec is set. */
+struct job {
+    const struct ek_tensor *t;
+    struct ek_weight *w;
+    const float **vec;
+    size_t at; /* offset in lm->packed */
+};
+
+struct loader {
+    struct ek_lm *lm;
+    const struct ek_modelfile *m;
+    const struct ek_lm_options *o;
+    size_t prefix;    /* index into prefixes */
+    struct job *jobs; /* owned */
+    size_t n_jobs;
+    unsigned char *is_used; /* a byte a tensor of m, owned */
+    size_t bytes;           /* packed so far */
+    int64_t max_k;          /* longest row of a matrix */
+    int64_t total_bytes;    /* of the file's tensors that are used */
+    const struct job *job;  /* while packing: the tensor at hand */
+    float *scratch;         /* members * 128 * max_k, owned */
+    size_t bad[256];        /* a member's first element that is not finite */
+    bool is_bad[256];       /* whether it found one */
+};
+
+static int64_t dim_of(const struct ek_lm_params *p, enum dim d)
+{
+    switch (d) {
+    case DIM_C:
+        return p->C;
+    case DIM_F:
+        return p->F;
+    case DIM_V:
+        return p->V;
+    case DIM_HD:
+        return (int64_t)p->H * p->D;
+    case DIM_KD:
+        return (int64_t)p->K * p->D;
+    case DIM_D:
+        return p->D;
+    case DIM_NONE:
+        break;
+    }
+    return 0;
+}
+
+static bool has_part(const struct ek_lm_params *p, enum part part)
+{
+    switch (part) {
+    case ALWAYS:
+        return true;
+    case QKV_BIAS:
+        return p->has_qkv_bias;
+    case QK_NORM:
+        return p->has_qk_norm;
+    case POST_NORMS:
+        return p->has_post_norms;
+    case NO_POST_NORMS:
+        return !p->has_post_norms;
+    case UNTIED:
+        return !p->is_tied;
+    }
+    return false;
+}
+
+/* The packed format of a tensor of type t. */
+static enum ek_weight_format format_of(enum ek_lm_weights w, enum ek_dtype t)
+{
+    switch (w) {
+    case EK_LM_WEIGHTS_F32:
+        return EK_WEIGHT_F32;
+    case EK_LM_WEIGHTS_BF16:
+        return EK_WEIGHT_BF16;
+    case EK_LM_WEIGHTS_FP8:
+        return EK_WEIGHT_E4M3;
+    case EK_LM_WEIGHTS_INT8:
+        return EK_WEIGHT_I8;
+    case EK_LM_WEIGHTS_INT4:
+        return EK_WEIGHT_I4;
+    case EK_LM_WEIGHTS_KEEP:
+        break;
+    }
+    return ek_weight_keep(t);
+}
+
+static void find_prefix(struct loader *z)
+{
+    char name[128];
+    for (size_t i = 0; i < N_PREFIXES; i++) {
+        snprintf(name, sizeof name, "%sembed_tokens.weight", prefixes[i].decoder);
+        if (ek_modelfile_tensor(z->m, name)) {
+            z->prefix = i;
+            return;
+        }
+    }
+}
+
+/* layer < 0: a tensor of the model. */
+static void name_of(char out[128], const struct loader *z, const struct place *at,
+                    int32_t layer)
+{
+    const char *decoder = prefixes[z->prefix].decoder;
+    if (z->m->gguf && layer < 0)
+        snprintf(out, 128, "%s", at->gguf);
+    else if (z->m->gguf)
+        snprintf(out, 128, "blk.%d.%s", layer, at->gguf);
+    else if (layer >= 0)
+        snprintf(out, 128, "%slayers.%d.%s", decoder, layer, at->hf);
+    else
+        snprintf(out, 128, "%s%s",
+                 at->part == UNTIED ? prefixes[z->prefix].head : decoder, at->hf);
+}
+
+static bool add_bytes(struct loader *z, size_t bytes)
+{
+    size_t end;
+    if (!ek_add_size(&end, z->bytes, bytes) || !ek_add_size(&end, end, 63))
+        return false;
+    z->bytes = end & ~(size_t)63;
+    return true;
+}
+
+/* Shape and type of t against what the architecture declares. */
+static int check_tensor(const struct loader *z, const struct ek_tensor *t, int64_t rows,
+                        int64_t cols, struct ek_err *err)
+{
+    char got[96], expected[96];
+    struct ek_tensor want = {.n_dims = cols ? 2 : 1, .shape = {rows, cols}};
+    size_t row_bytes, n = (size_t)(cols ? cols : rows);
+    if (t->n_dims != want.n_dims || t->shape[0] != rows ||
+        (cols && t->shape[1] != cols))
+        return ek_err_set(err, EK_EFORMAT, "%s: tensor '%s': shape %s: expected %s",
+                          z->m->path, t->name, ek_tensor_shape_text(got, t),
+                          ek_tensor_shape_text(expected, &want));
+    if (!ek_quant_can_read(t->dtype))
+        return ek_err_set(err, EK_EUNSUP,
+                          "%s: tensor '%s': type %s is not supported for weights",
+                          z->m->path, t->name, ek_dtype_name(t->dtype));
+    if (ek_dtype_bytes(&row_bytes, t->dtype, n) != 0)
+        return ek_err_set(err, EK_EFORMAT,
+                          "%s: tensor '%s': rows of %zu: expected a multiple of the "
+                          "%zu elements a block of %s has",
+                          z->m->path, t->name, n, ek_dtype_block(t->dtype),
+                          ek_dtype_name(t->dtype));
+    return 0;
+}
+
+static int add_job(struct loader *z, const struct place *at, void *object,
+                   int32_t layer, struct ek_err *err)
+{
+    const struct ek_lm_params *p = &z->lm->p;
+    int64_t rows = dim_of(p, at->rows), cols = dim_of(p, at->cols);
+    char name[128], expected[96];
+    if (!has_part(p, at->part))
+        return 0;
+    name_of(name, z, at, layer);
+    const struct ek_tensor *t = ek_modelfile_tensor(z->m, name);
+    if (!t) {
+        struct ek_tensor want = {.n_dims = cols ? 2 : 1, .shape = {rows, cols}};
+        return ek_err_set(err, EK_EFORMAT,
+                          "%s: tensor '%s' is missing: expected shape %s", z->m->path,
+                          name, ek_tensor_shape_text(expected, &want));
+    }
+    int rc = check_tensor(z, t, rows, cols, err);
+    if (rc)
+        return rc;
+    struct job *j = &z->jobs[z->n_jobs++];
+    *j = (struct job){.t = t, .at = z->bytes};
+    size_t bytes = (size_t)rows * sizeof(float);
+    if (cols) {
+        j->w = (void *)((char *)object + at->offset);
+        *j->w =
+            (struct ek_weight){format_of(z->o->weights, t->dtype), rows, cols, NULL};
+        bytes = ek_weight_bytes(j->w->format, rows, cols);
+        z->max_k = cols > z->max_k ? cols : z->max_k;
+    } else {
+        j->vec = (void *)((char *)object + at->offset);
+    }
+    if (bytes == 0 || !add_bytes(z, bytes))
+        return ek_err_set(err, EK_ELIMIT, "%s: tensor '%s': packed size overflows",
+                          z->m->path, name);
+    z->is_used[t - z->m->tensors->items] = 1;
+    z->lm->n_params += ek_tensor_elems(t);
+    z->total_bytes += (int64_t)t->bytes;
+    return 0;
+}
+
+static bool starts_with(const char *s, const char *with)
+{
+    return !strncmp(s, with, strlen(with));
+}
+
+static bool ends_with(const char *s, const char *with)
+{
+    size_t n = strlen(s), k = strlen(with);
+    return n >= k && !strcmp(s + n - k, with);
+}
+
+/* Tensors beside the text decoder that do not change what it computes. */
+static bool is_harmless(const struct loader *z, const char *name)
+{
+    static const char *const others[] = {"vision_tower.", "model.vision_tower.",
+                                         "multi_modal_projector.",
+                                         "model.multi_modal_projector."};
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        if (starts_with(name, others[i]))
+            return true;
+    }
+    return ends_with(name, ".rotary_emb.inv_freq") ||
+           (z->lm->p.is_tied && ends_with(name, "lm_head.weight")) ||
+           (z->m->gguf && !strcmp(name, "rope_freqs.weight"));
+}
+
+static int find_all(struct loader *z, struct ek_err *err)
+{
+    struct ek_lm *lm = z->lm;
+    int rc = 0;
+    if (!z->m->gguf)
+        find_prefix(z);
+    for (size_t i = 0; i < N_MODEL_PLACES && !rc; i++)
+        rc = add_job(z, &model_places[i], lm, -1, err);
+    for (int32_t l = 0; l < lm->p.n_layers && !rc; l++) {
+        for (size_t i = 0; i < N_LAYER_PLACES && !rc; i++)
+            rc = add_job(z, &layer_places[i], &lm->layers[l], l, err);
+    }
+    for (size_t i = 0; i < z->m->tensors->n && !rc; i++) {
+        const char *name = z->m->tensors->items[i].name;
+        if (!z->is_used[i] && !is_harmless(z, name))
+            rc = ek_err_set(err, EK_EUNSUP,
+                            "%s: tensor '%s' has no place in architecture '%s' with "
+                            "%d layers",
+                            z->m->path, name, lm->p.arch, lm->p.n_layers);
+    }
+    return rc;
+}
+
+/* Rows [r0,r1) of the tensor at hand: checked, then packed. */
+static bool pack_rows(struct loader *z, int member, int64_t r0, int64_t r1)
+{
+    const struct job *j = z->job;
+    const struct ek_tensor *t = j->t;
+    size_t K = (size_t)j->w->K, row_bytes = 0, at;
+    if (ek_dtype_bytes(&row_bytes, t->dtype, K) != 0)
+        return false; /* not reached: check_tensor saw the same sizes */
+    const unsigned char *rows = (const unsigned char *)t->data + (size_t)r0 * row_bytes;
+    if (!ek_quant_is_finite(t->dtype, rows, (size_t)(r1 - r0) * K, &at)) {
+        z->bad[member] = (size_t)r0 * K + at;
+        z->is_bad[member] = true;
+        return false;
+    }
+    ek_weight_pack(j->w, r0, r1, t->dtype, rows, row_bytes,
+                   z->scratch + (size_t)member * 128 * (size_t)z->max_k);
+    return true;
+}
+
+static void pack_member(void *arg, int member, int n_members)
+{
+    struct loader *z = arg;
+    int64_t lo, hi;
+    /* 128 rows at a time: what E4M3's blocks need, and small enough to stay in cache
+     * between the check and the packing. */
+    int64_t grain = z->job->w->format == EK_WEIGHT_E4M3 ? 128 : EK_PANEL;
+    ek_team_share(&lo, &hi, z->job->w->N, grain, member, n_members);
+    z->is_bad[member] = false;
+    for (int64_t r = lo; r < hi; r += 128) {
+        if (!pack_rows(z, member, r, r + 128 < hi ? r + 128 : hi))
+            return;
+    }
+}
+
+/* The lowest bad element of all members; false when there is none. */
+static bool first_bad(const struct loader *z, size_t *at)
+{
+    bool found = false;
+    for (int i = 0; i < ek_team_size(z->lm->team); i++) {
+        if (z->is_bad[i] && (!found || z->bad[i] < *at)) {
+            *at = z->bad[i];
+            found = true;
+        }
+    }
+    return found;
+}
+
+static bool pack_vector(struct loader *z, size_t *at)
+{
+    const struct job *j = z->job;
+    float *out = (void *)((unsigned char *)z->lm->packed + j->at);
+    size_t n = (size_t)j->t->shape[0];
+    if (!ek_quant_is_finite(j->t->dtype, j->t->data, n, at))
+        return false;
+    ek_quant_to_f32(out, j->t->dtype, j->t->data, n);
+    *j->vec = out;
+    return true;
+}
+
+static int pack_all(struct loader *z, struct ek_err *err)
+{
+    struct ek_lm *lm = z->lm;
+    int64_t done = 0;
+    for (size_t i = 0; i < z->n_jobs; i++) {
+        struct job *j = &z->jobs[i];
+        size_t at = 0;
+        bool is_ok;
+        z->job = j;
+        if (j->vec) {
+            is_ok = pack_vector(z, &at);
+        } else {
+            j->w->data = (unsigned char *)lm->packed + j->at;
+            ek_team_run(lm->team, pack_member, z);
+            is_ok = !first_bad(z, &at);
+        }
+        if (!is_ok)
+            return ek_err_set(err, EK_EFORMAT,
+                              "%s: tensor '%s': element %zu or the scale of its block "
+                              "is not finite",
+                              z->m->path, j->t->name, at);
+        done += (int64_t)j->t->bytes;
+        if (z->o->on_progress)
+            z->o->on_progress(z->o->progress_arg, done, z->total_bytes);
+    }
+    if (lm->p.is_tied)
+        lm->head = lm->embed;
+    return 0;
+}
+
+/* Llama 3's scaling in a GGUF file: a divisor for each frequency. */
+static int read_rope_factors(struct ek_lm *lm, const struct ek_modelfile *m,
+                             struct ek_err *err)
+{
+    const struct ek_tensor *t =
+        m->gguf ? ek_modelfile_tensor(m, "rope_freqs.weight") : NULL;
+    float factors[EK_ROPE_MAX / 2];
+    int64_t n = lm->p.rope.n_dims / 2;
+    char got[96];
+    if (!t)
+        return 0;
+    if (t->n_dims != 1 || t->shape[0] != n || t->dtype != EK_DTYPE_F32)
+        return ek_err_set(err, EK_EFORMAT,
+                          "%s: tensor '%s': shape %s of %s: expected (%lld) of f32",
+                          m->path, t->name, ek_tensor_shape_text(got, t),
+                          ek_dtype_name(t->dtype), (long long)n);
+    ek_quant_to_f32(factors, t->dtype, t->data, (size_t)n);
+    for (int64_t i = 0; i < n; i++) {
+        if (!(factors[i] >= 1.0f / 1024 && factors[i] <= 1048576.0f))
+            return ek_err_set(err, EK_EFORMAT,
+                              "%s: tensor '%s': element %lld is %g: expected a number "
+                              "from 1/1024 to 2^20",
+                              m->path, t->name, (long long)i, (double)factors[i]);
+        lm->rope.inv_freq[i] /= (double)factors[i];
+        lm->rope_local.inv_freq[i] /= (double)factors[i];
+    }
+    return 0;
+}
+
+static int take_memory(struct loader *z, struct ek_err *err)
+{
+    struct ek_lm *lm = z->lm;
+    size_t n;
+    char text[32];
+    lm->packed_bytes = z->bytes;
+    lm->packed = ek_alloc_aligned(64, z->bytes);
+    if (ek_mul_size(&n, (size_t)z->max_k, 128 * (size_t)ek_team_size(lm->team)))
+        z->scratch = ek_alloc_array(n, sizeof(float));
+    if (!lm->packed || !z->scratch)
+        return ek_err_set(err, EK_ENOMEM, "%s: no memory for %s of weights", z->m->path,
+                          ek_format_bytes(text, z->bytes));
+    return 0;
+}
+
+int ek_lm_weights_load(struct ek_lm *lm, const struct ek_modelfile *m,
+                       const struct ek_lm_options *o, struct ek_err *err)
+{
+    struct loader z = {.lm = lm, .m = m, .o = o};
+    size_t n = (size_t)lm->p.n_layers;
+    int rc;
+    assert(ek_team_size(lm->team) <= 256);
+    ek_rope_init(&lm->rope, &lm->p.rope);
+    ek_rope_init(&lm->rope_local, &lm->p.rope_local);
+    lm->layers = ek_calloc(n, sizeof *lm->layers);
+    z.jobs = ek_calloc(n * N_LAYER_PLACES + N_MODEL_PLACES, sizeof *z.jobs);
+    z.is_used = ek_calloc(m->tensors->n, 1);
+    if (!lm->layers || !z.jobs || !z.is_used) {
+        rc = ek_err_set(err, EK_ENOMEM, "%s: no memory for the list of weights",
+                        m->path);
+        goto out;
+    }
+    if ((rc = find_all(&z, err)) != 0 || (rc = read_rope_factors(lm, m, err)) != 0 ||
+        (rc = take_memory(&z, err)) != 0)
+        goto out;
+    rc = pack_all(&z, err);
+out:
+    ek_free(z.scratch);
+    ek_free(z.is_used);
+    ek_free(z.jobs);
+    return rc;
+}
