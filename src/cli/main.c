@@ -8,6 +8,7 @@
 #include <string.h>
 
 static const struct ek_verb *const verbs[] = {
+    &ek_verb_inspect,
     NULL, /* ends the list; the verbs stand before it as they come */
 };
 #define N_VERBS (sizeof verbs / sizeof verbs[0] - 1)

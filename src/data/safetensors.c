@@ -149,3 +149,16 @@ const char *ek_safetensors_meta(const struct ek_safetensors *s, const char *key)
     }
     return NULL;
 }
+
+bool ek_safetensors_meta_at(const struct ek_safetensors *s, size_t i, const char **key,
+                            const char **value)
+{
+    const struct ek_safetensors_meta *m = s->metas;
+    while (m && i--)
+        m = m->next;
+    if (!m)
+        return false;
+    *key = m->key;
+    *value = m->value;
+    return true;
+}
