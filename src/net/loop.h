@@ -1,7 +1,9 @@
 /* loop.h - one thread's event loop: descriptors (epoll), timers, messages from others.
  *
  * Owner thread: the one in ek_loop_run; all calls are its own but ek_loop_wake and
- * ek_loop_stop.
+ * ek_loop_stop. A turn is: wait; ready descriptors; the wake function; due timers. A
+ * timer of delay 0 started by the first three therefore runs in the same turn, and one
+ * started by a timer runs in the next.
  */
 #ifndef EVENKEEL_NET_LOOP_H
 #define EVENKEEL_NET_LOOP_H
@@ -13,12 +15,18 @@
 
 struct ek_loop;
 
-enum { EK_READABLE = 1, EK_WRITABLE = 2 };
+/* Interests and events. HANGUP as an interest: tell when the peer ended its sending
+ * side. As an event it also means that both sides are down or the descriptor failed;
+ * that is told whatever the interest. */
+enum { EK_READABLE = 1, EK_WRITABLE = 2, EK_HANGUP = 4 };
 
+/* Errors: EK_ENOMEM, EK_EIO (no descriptors left). */
 int ek_loop_new(struct ek_loop **loop, struct ek_err *err) EK_MUST_USE;
-void ek_loop_free(struct ek_loop *loop); /* nothing may be watched any more */
+/* Nothing may be watched any more; NULL is fine. Timers still started are forgotten. */
+void ek_loop_free(struct ek_loop *loop);
 
-/* Runs until ek_loop_stop. Errors: EK_EIO. */
+/* Runs until ek_loop_stop; a stop asked for before makes it return at once. It may be
+ * run again afterwards. Errors: EK_EIO. */
 int ek_loop_run(struct ek_loop *loop, struct ek_err *err) EK_MUST_USE;
 void ek_loop_stop(struct ek_loop *loop); /* any thread, and signal-safe */
 
@@ -28,15 +36,18 @@ struct ek_watch {
     void (*on_ready)(struct ek_watch *w, int events);
     void *owner;
     /* private */
-    struct ek_loop *loop;
+    struct ek_loop *loop; /* NULL: not watched */
     int interest;
-    bool is_dead;
 };
+/* Errors: EK_EIO (not watched then). */
 int ek_watch_start(struct ek_loop *loop, struct ek_watch *w, int interest) EK_MUST_USE;
 int ek_watch_change(struct ek_watch *w, int interest) EK_MUST_USE;
-void ek_watch_stop(struct ek_watch *w); /* safe inside any callback; fd stays open */
+/* Safe inside any callback, and w may be freed right after; fd stays open. Does
+ * nothing when w is not watched. */
+void ek_watch_stop(struct ek_watch *w);
 
-/* A timer; the struct is the caller's. Starting a started timer moves it. */
+/* A timer; the struct is the caller's and stays put while started. Starting a started
+ * timer moves it, which cannot fail. */
 struct ek_timer {
     void (*on_time)(struct ek_timer *t);
     void *owner;
@@ -47,10 +58,12 @@ struct ek_timer {
 };
 void ek_timer_init(struct ek_timer *t, struct ek_loop *loop,
                    void (*on_time)(struct ek_timer *t), void *owner);
+/* delay_us from the time of this turn; below 0 counts as 0. It is stopped before
+ * on_time is called. Errors: EK_ENOMEM (t was not started). Cost: O(log timers). */
 int ek_timer_start(struct ek_timer *t, int64_t delay_us) EK_MUST_USE;
-void ek_timer_stop(struct ek_timer *t);
+void ek_timer_stop(struct ek_timer *t); /* t may be freed right after */
 
-/* What ek_loop_wake makes the loop call, once for any number of wakes before it runs. */
+/* What ek_loop_wake makes the loop call, once for all wakes before it runs. */
 void ek_loop_on_wake(struct ek_loop *loop, void (*fn)(void *arg), void *arg);
 void ek_loop_wake(struct ek_loop *loop); /* any thread, and signal-safe */
 

@@ -1,0 +1,178 @@
+/* http_listen.c - from "HOST:PORT" or "unix:PATH" to a listening socket. */
+#include "base/mem.h"
+#include "net/http_int.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* A stream socket bound to sa and listening, or -1 with errno. SO_REUSEADDR lets a
+ * restart bind while old connections fade; SO_REUSEPORT is not set, because a second
+ * server on the same port must be told so. */
+static int open_listener(const struct sockaddr *sa, socklen_t len)
+{
+    int on = 1, off = 0;
+    int fd = socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return -1;
+    if (sa->sa_family != AF_UNIX)
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (sa->sa_family == AF_INET6)
+        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    if (bind(fd, sa, len) || listen(fd, SOMAXCONN)) {
+        int saved = errno;
+        close(fd);
+        errno = saved;
+        return -1;
+    }
+    return fd;
+}
+
+/* Unix sockets ----------------------------------------------------------------- */
+
+/* A socket file whose server died refuses connections; it may be replaced. */
+static void remove_stale(const struct sockaddr_un *sa)
+{
+    struct stat st;
+    if (lstat(sa->sun_path, &st) || !S_ISSOCK(st.st_mode))
+        return;
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    if (connect(fd, (const struct sockaddr *)sa, sizeof *sa) && errno == ECONNREFUSED)
+        unlink(sa->sun_path);
+    close(fd);
+}
+
+static int listen_unix(int *fd, char **unix_path, const char *path, struct ek_err *err)
+{
+    struct sockaddr_un sa = {.sun_family = AF_UNIX};
+    size_t n = strlen(path);
+    if (n == 0 || n >= sizeof sa.sun_path)
+        return ek_err_set(err, EK_EINVAL,
+                          "listen: unix:%s: the path must have 1 to %zu bytes", path,
+                          sizeof sa.sun_path - 1);
+    char *copy = ek_strndup(path, n);
+    if (!copy)
+        return ek_err_set(err, EK_ENOMEM, "listen: out of memory");
+    memcpy(sa.sun_path, path, n + 1);
+    remove_stale(&sa);
+    int got = open_listener((const struct sockaddr *)&sa, sizeof sa);
+    if (got < 0) {
+        int saved = errno;
+        ek_free(copy);
+        return ek_err_set(err, EK_EIO, "listen: unix:%s: %s", path, strerror(saved));
+    }
+    *fd = got;
+    *unix_path = copy;
+    return 0;
+}
+
+/* TCP -------------------------------------------------------------------------- */
+
+/* Splits "HOST:PORT" or "[V6]:PORT"; host "" means every address. */
+static bool split(char host[256], char port[6], const char *listen)
+{
+    const char *colon = strrchr(listen, ':');
+    if (!colon || strlen(colon + 1) < 1 || strlen(colon + 1) > 5 ||
+        strspn(colon + 1, "0123456789") != strlen(colon + 1))
+        return false;
+    if (strtol(colon + 1, NULL, 10) > 65535)
+        return false;
+    const char *begin = listen, *end = colon;
+    if (*begin == '[') {
+        if (end == begin || end[-1] != ']')
+            return false;
+        begin++;
+        end--;
+    } else if (memchr(begin, ':', (size_t)(end - begin))) {
+        return false;
+    }
+    size_t n = (size_t)(end - begin);
+    if (n >= 256)
+        return false;
+    memcpy(host, begin, n);
+    host[n] = 0;
+    memcpy(port, colon + 1, strlen(colon + 1) + 1);
+    return true;
+}
+
+/* IPv6 first for "", because one such socket hears IPv4, too; where there is no IPv6
+ * the next address serves. */
+static int bind_first(const char *host, const char *port, const char **reason)
+{
+    static const int families_any[] = {AF_INET6, AF_INET};
+    static const int families_named[] = {AF_UNSPEC, AF_UNSPEC};
+    const int *families = host[0] ? families_named : families_any;
+    int fd = -1;
+    *reason = "no address";
+    for (int i = 0; i < (host[0] ? 1 : 2) && fd < 0; i++) {
+        struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
+                                 .ai_family = families[i],
+                                 .ai_socktype = SOCK_STREAM};
+        struct addrinfo *list = NULL;
+        int rc = getaddrinfo(host[0] ? host : NULL, port, &hints, &list);
+        if (rc) {
+            *reason = gai_strerror(rc);
+            continue;
+        }
+        for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) {
+            fd = open_listener(a->ai_addr, a->ai_addrlen);
+            if (fd < 0)
+                *reason = strerror(errno);
+        }
+        freeaddrinfo(list);
+    }
+    return fd;
+}
+
+static int write_address(char address[128], int fd)
+{
+    struct sockaddr_storage sa;
+    socklen_t len = sizeof sa;
+    char host[64], port[8];
+    if (getsockname(fd, (struct sockaddr *)&sa, &len) ||
+        getnameinfo((struct sockaddr *)&sa, len, host, sizeof host, port, sizeof port,
+                    NI_NUMERICHOST | NI_NUMERICSERV))
+        return EK_EIO;
+    snprintf(address, 128, sa.ss_family == AF_INET6 ? "[%s]:%s" : "%s:%s", host, port);
+    return 0;
+}
+
+static int listen_tcp(int *fd, char address[128], const char *listen,
+                      struct ek_err *err)
+{
+    char host[256], port[6];
+    if (!split(host, port, listen))
+        return ek_err_set(err, EK_EINVAL,
+                          "listen: %s: not HOST:PORT, [IPV6]:PORT, :PORT or unix:PATH",
+                          listen);
+    const char *reason;
+    int got = bind_first(host, port, &reason);
+    if (got < 0)
+        return ek_err_set(err, EK_EIO, "listen: %s: %s", listen, reason);
+    if (write_address(address, got)) {
+        close(got);
+        return ek_err_set(err, EK_EIO, "listen: %s: its address cannot be read",
+                          listen);
+    }
+    *fd = got;
+    return 0;
+}
+
+int ek_http_listen(int *fd, char address[128], char **unix_path, const char *listen,
+                   struct ek_err *err)
+{
+    if (strncmp(listen, "unix:", 5) != 0)
+        return listen_tcp(fd, address, listen, err);
+    snprintf(address, 128, "%s", listen);
+    return listen_unix(fd, unix_path, listen + 5, err);
+}

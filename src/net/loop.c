@@ -1,0 +1,346 @@
+#include "net/loop.h"
+
+#include "base/clock.h"
+#include "base/mem.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* Descriptors handled in one turn; more wait for the next, level-triggered. */
+enum { BATCH = 64 };
+
+/* Invariant: timers[0,n_timers) is a binary heap on due_us and timers[i]->slot == i. */
+struct ek_loop {
+    int epoll_fd;
+    int wake_fd; /* eventfd: ek_loop_wake adds to it */
+    int stop_fd; /* eventfd: ek_loop_stop adds to it; no flag, because a write is
+                    signal-safe and orders memory between threads */
+    bool is_stopped;
+    bool is_woken;
+    int64_t now_us;
+    int64_t n_watched;
+    void (*on_wake)(void *arg);
+    void *wake_arg;
+    struct ek_timer **timers; /* heap, owned; the timers are the callers' */
+    int64_t n_timers;
+    int64_t cap_timers;
+    struct epoll_event batch[BATCH]; /* of this turn */
+    int batch_next;                  /* first one not handled yet */
+    int batch_end;
+};
+
+/* Timers ----------------------------------------------------------------------- */
+
+static void put(struct ek_loop *l, int64_t slot, struct ek_timer *t)
+{
+    l->timers[slot] = t;
+    t->slot = slot;
+}
+
+static void sift_up(struct ek_loop *l, struct ek_timer *t)
+{
+    int64_t i = t->slot;
+    while (i > 0 && l->timers[(i - 1) / 2]->due_us > t->due_us) {
+        put(l, i, l->timers[(i - 1) / 2]);
+        i = (i - 1) / 2;
+    }
+    put(l, i, t);
+}
+
+static void sift_down(struct ek_loop *l, struct ek_timer *t)
+{
+    int64_t i = t->slot;
+    for (;;) {
+        int64_t child = 2 * i + 1;
+        if (child >= l->n_timers)
+            break;
+        if (child + 1 < l->n_timers &&
+            l->timers[child + 1]->due_us < l->timers[child]->due_us)
+            child++;
+        if (l->timers[child]->due_us >= t->due_us)
+            break;
+        put(l, i, l->timers[child]);
+        i = child;
+    }
+    put(l, i, t);
+}
+
+void ek_timer_init(struct ek_timer *t, struct ek_loop *loop,
+                   void (*on_time)(struct ek_timer *t), void *owner)
+{
+    *t =
+        (struct ek_timer){.on_time = on_time, .owner = owner, .loop = loop, .slot = -1};
+}
+
+static int grow_timers(struct ek_loop *l)
+{
+    if (l->n_timers < l->cap_timers)
+        return 0;
+    int64_t cap = l->cap_timers ? 2 * l->cap_timers : 16;
+    struct ek_timer **p =
+        ek_realloc_array(l->timers, (size_t)cap, sizeof(struct ek_timer *));
+    if (!p)
+        return EK_ENOMEM;
+    l->timers = p;
+    l->cap_timers = cap;
+    return 0;
+}
+
+int ek_timer_start(struct ek_timer *t, int64_t delay_us)
+{
+    struct ek_loop *l = t->loop;
+    if (t->slot < 0) {
+        int rc = grow_timers(l);
+        if (rc)
+            return rc;
+        put(l, l->n_timers++, t);
+    }
+    if (delay_us < 0)
+        delay_us = 0;
+    t->due_us = delay_us > INT64_MAX - l->now_us ? INT64_MAX : l->now_us + delay_us;
+    sift_up(l, t);
+    sift_down(l, t);
+    return 0;
+}
+
+void ek_timer_stop(struct ek_timer *t)
+{
+    struct ek_loop *l = t->loop;
+    if (t->slot < 0)
+        return;
+    assert(l->timers[t->slot] == t);
+    struct ek_timer *last = l->timers[--l->n_timers];
+    if (last != t) {
+        put(l, t->slot, last);
+        sift_up(l, last);
+        sift_down(l, last);
+    }
+    t->slot = -1;
+}
+
+/* At most as many as there are now: a timer that starts itself again with delay 0
+ * must not keep the descriptors waiting. */
+static void run_timers(struct ek_loop *l)
+{
+    for (int64_t left = l->n_timers; left > 0 && l->n_timers > 0; left--) {
+        struct ek_timer *t = l->timers[0];
+        if (t->due_us > l->now_us)
+            break;
+        ek_timer_stop(t);
+        t->on_time(t);
+    }
+}
+
+static int wait_ms(const struct ek_loop *l)
+{
+    enum { LONGEST_MS = 60 * 60 * 1000 };
+    if (l->n_timers == 0)
+        return -1;
+    int64_t us = l->timers[0]->due_us - ek_clock_us();
+    if (us <= 0)
+        return 0;
+    /* Rounded up: a wait that ends before the timer is due would spin. */
+    int64_t ms = us / 1000 + (us % 1000 != 0);
+    return ms > LONGEST_MS ? LONGEST_MS : (int)ms;
+}
+
+/* Descriptors ------------------------------------------------------------------ */
+
+static uint32_t to_epoll(int interest)
+{
+    uint32_t e = 0;
+    if (interest & EK_READABLE)
+        e |= EPOLLIN;
+    if (interest & EK_WRITABLE)
+        e |= EPOLLOUT;
+    if (interest & EK_HANGUP)
+        e |= EPOLLRDHUP;
+    return e;
+}
+
+/* A failed descriptor is also called ready for what was asked, so that code that only
+ * reads or only writes meets the error there. */
+static int from_epoll(uint32_t e, int interest)
+{
+    int events = 0;
+    if (e & EPOLLIN)
+        events |= EK_READABLE;
+    if (e & EPOLLOUT)
+        events |= EK_WRITABLE;
+    if (e & EPOLLRDHUP)
+        events |= EK_HANGUP;
+    if (e & (EPOLLHUP | EPOLLERR))
+        events |= EK_HANGUP | (interest & (EK_READABLE | EK_WRITABLE));
+    return events;
+}
+
+static int epoll_set(struct ek_loop *l, int op, struct ek_watch *w, int interest)
+{
+    struct epoll_event e = {.events = to_epoll(interest), .data.ptr = w};
+    return epoll_ctl(l->epoll_fd, op, w->fd, &e) ? EK_EIO : 0;
+}
+
+int ek_watch_start(struct ek_loop *loop, struct ek_watch *w, int interest)
+{
+    int rc = epoll_set(loop, EPOLL_CTL_ADD, w, interest);
+    if (rc)
+        return rc;
+    w->loop = loop;
+    w->interest = interest;
+    loop->n_watched++;
+    return 0;
+}
+
+int ek_watch_change(struct ek_watch *w, int interest)
+{
+    assert(w->loop);
+    if (interest == w->interest)
+        return 0;
+    int rc = epoll_set(w->loop, EPOLL_CTL_MOD, w, interest);
+    if (!rc)
+        w->interest = interest;
+    return rc;
+}
+
+void ek_watch_stop(struct ek_watch *w)
+{
+    struct ek_loop *l = w->loop;
+    if (!l)
+        return;
+    epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
+    /* Events of this turn that still wait must not reach a struct that may be gone. */
+    for (int i = l->batch_next; i < l->batch_end; i++) {
+        if (l->batch[i].data.ptr == w)
+            l->batch[i].data.ptr = NULL;
+    }
+    w->loop = NULL;
+    l->n_watched--;
+}
+
+/* The loop --------------------------------------------------------------------- */
+
+static int add_eventfd(struct ek_loop *l, int *fd)
+{
+    *fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    /* Our own two are told from watches by pointing at their descriptor. */
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = fd};
+    if (*fd < 0 || epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, *fd, &e))
+        return EK_EIO;
+    return 0;
+}
+
+int ek_loop_new(struct ek_loop **loop, struct ek_err *err)
+{
+    struct ek_loop *l = ek_calloc(1, sizeof *l);
+    if (!l)
+        return ek_err_set(err, EK_ENOMEM, "event loop: out of memory");
+    l->epoll_fd = l->wake_fd = l->stop_fd = -1;
+    l->now_us = ek_clock_us();
+    l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (l->epoll_fd < 0 || add_eventfd(l, &l->wake_fd) || add_eventfd(l, &l->stop_fd)) {
+        int rc = ek_err_set(err, EK_EIO, "event loop: %s", strerror(errno));
+        ek_loop_free(l);
+        return rc;
+    }
+    *loop = l;
+    return 0;
+}
+
+static void close_fd(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+void ek_loop_free(struct ek_loop *loop)
+{
+    if (!loop)
+        return;
+    assert(loop->n_watched == 0);
+    close_fd(loop->stop_fd);
+    close_fd(loop->wake_fd);
+    close_fd(loop->epoll_fd);
+    ek_free(loop->timers);
+    ek_free(loop);
+}
+
+/* An eventfd at its maximum refuses to grow, which is as good: it is readable. */
+static void signal_fd(int fd)
+{
+    int saved = errno;
+    uint64_t one = 1;
+    ssize_t n = write(fd, &one, sizeof one);
+    (void)n;
+    errno = saved;
+}
+
+static bool drain_fd(int fd)
+{
+    uint64_t count;
+    return read(fd, &count, sizeof count) == sizeof count;
+}
+
+void ek_loop_stop(struct ek_loop *loop)
+{
+    signal_fd(loop->stop_fd);
+}
+
+void ek_loop_wake(struct ek_loop *loop)
+{
+    signal_fd(loop->wake_fd);
+}
+
+void ek_loop_on_wake(struct ek_loop *loop, void (*fn)(void *arg), void *arg)
+{
+    loop->on_wake = fn;
+    loop->wake_arg = arg;
+}
+
+int64_t ek_loop_now_us(const struct ek_loop *loop)
+{
+    return loop->now_us;
+}
+
+static void run_batch(struct ek_loop *l, int n)
+{
+    l->batch_next = 0;
+    l->batch_end = n;
+    while (l->batch_next < l->batch_end) {
+        struct epoll_event e = l->batch[l->batch_next++];
+        if (!e.data.ptr)
+            continue;
+        if (e.data.ptr == &l->wake_fd) {
+            l->is_woken = drain_fd(l->wake_fd);
+        } else if (e.data.ptr == &l->stop_fd) {
+            l->is_stopped = drain_fd(l->stop_fd);
+        } else {
+            struct ek_watch *w = e.data.ptr;
+            w->on_ready(w, from_epoll(e.events, w->interest));
+        }
+    }
+    l->batch_end = 0;
+}
+
+int ek_loop_run(struct ek_loop *loop, struct ek_err *err)
+{
+    loop->now_us = ek_clock_us();
+    loop->is_stopped = false;
+    while (!loop->is_stopped) {
+        int n = epoll_wait(loop->epoll_fd, loop->batch, BATCH, wait_ms(loop));
+        if (n < 0 && errno != EINTR)
+            return ek_err_set(err, EK_EIO, "event loop: %s", strerror(errno));
+        loop->now_us = ek_clock_us();
+        run_batch(loop, n < 0 ? 0 : n);
+        if (loop->is_woken) {
+            loop->is_woken = false;
+            if (loop->on_wake)
+                loop->on_wake(loop->wake_arg);
+        }
+        run_timers(loop);
+    }
+    return 0;
+}

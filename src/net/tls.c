@@ -1,0 +1,296 @@
+#include "net/tls.h"
+
+#include "base/mem.h"
+#include "net/loop.h"
+#include "net/tls_int.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+struct ek_tls_context {
+    SSL_CTX *ctx;
+    BIO_METHOD *socket_method; /* OpenSSL's own would raise SIGPIPE on a closed peer */
+};
+
+struct ek_tls {
+    SSL *ssl;
+    int fd;         /* borrowed */
+    bool is_failed; /* a fatal error: no close_notify may follow */
+    bool has_met_http;
+};
+
+/* Socket BIO -------------------------------------------------------------------- */
+
+static int fd_of(BIO *b)
+{
+    const struct ek_tls *t = BIO_get_data(b);
+    return t->fd;
+}
+
+static bool would_block(void)
+{
+    return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+static int bio_read(BIO *b, char *p, int n)
+{
+    BIO_clear_retry_flags(b);
+    ssize_t got = recv(fd_of(b), p, (size_t)n, 0);
+    if (got < 0 && would_block())
+        BIO_set_retry_read(b);
+    return (int)got;
+}
+
+static int bio_write(BIO *b, const char *p, int n)
+{
+    BIO_clear_retry_flags(b);
+    ssize_t sent = send(fd_of(b), p, (size_t)n, MSG_NOSIGNAL);
+    if (sent < 0 && would_block())
+        BIO_set_retry_write(b);
+    return (int)sent;
+}
+
+static long bio_ctrl(BIO *b, int cmd, long n, void *p)
+{
+    (void)b;
+    (void)n;
+    (void)p;
+    return cmd == BIO_CTRL_FLUSH;
+}
+
+static int bio_create(BIO *b)
+{
+    BIO_set_init(b, 1);
+    return 1;
+}
+
+static BIO_METHOD *make_socket_method(void)
+{
+    BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+    if (m && BIO_meth_set_read(m, bio_read) && BIO_meth_set_write(m, bio_write) &&
+        BIO_meth_set_ctrl(m, bio_ctrl) && BIO_meth_set_create(m, bio_create))
+        return m;
+    BIO_meth_free(m);
+    return NULL;
+}
+
+/* Context ----------------------------------------------------------------------- */
+
+static const char *library_reason(void)
+{
+    unsigned long e = ERR_peek_last_error();
+    if (ERR_SYSTEM_ERROR(e))
+        return strerror((int)ERR_GET_REASON(e));
+    const char *s = ERR_reason_error_string(e);
+    return s ? s : "unknown reason";
+}
+
+/* OpenSSL's sentence for a file that is not there does not say so. */
+static int check_readable(const char *path, const char *what, struct ek_err *err)
+{
+    if (access(path, R_OK) == 0)
+        return 0;
+    return ek_err_set(err, errno == EACCES ? EK_EPERM : EK_ENOENT,
+                      "%s: the TLS %s cannot be read: %s", path, what, strerror(errno));
+}
+
+static int choose_http11(SSL *ssl, const unsigned char **out, unsigned char *out_n,
+                         const unsigned char *in, unsigned in_n, void *arg)
+{
+    static const unsigned char ours[] = "\x08http/1.1";
+    unsigned char *chosen = NULL;
+    (void)ssl;
+    (void)arg;
+    /* A client that offers only what we do not speak is told so (RFC 7301 3.2). */
+    if (SSL_select_next_proto(&chosen, out_n, ours, sizeof ours - 1, in, in_n) !=
+        OPENSSL_NPN_NEGOTIATED)
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    *out = chosen;
+    return SSL_TLSEXT_ERR_OK;
+}
+
+/* A key behind a passphrase: asking on the terminal would hang a server. */
+static int refuse_passphrase(char *buf, int n, int rwflag, void *arg)
+{
+    (void)buf;
+    (void)n;
+    (void)rwflag;
+    (void)arg;
+    return 0;
+}
+
+static bool set_up(SSL_CTX *ctx)
+{
+    SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE |
+                              SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                              SSL_MODE_RELEASE_BUFFERS);
+    /* A FIN without close_notify is how most clients leave; HTTP has its own framing
+     * that tells a truncated message. */
+    SSL_CTX_set_options(ctx, SSL_OP_NO_RENEGOTIATION | SSL_OP_NO_COMPRESSION |
+                                 SSL_OP_CIPHER_SERVER_PREFERENCE |
+                                 SSL_OP_IGNORE_UNEXPECTED_EOF);
+    SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
+    SSL_CTX_set_alpn_select_cb(ctx, choose_http11, NULL);
+    SSL_CTX_set_default_passwd_cb(ctx, refuse_passphrase);
+    return SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) == 1;
+}
+
+static int load(SSL_CTX *ctx, const char *cert_path, const char *key_path,
+                struct ek_err *err)
+{
+    int rc = check_readable(cert_path, "certificate", err);
+    if (!rc)
+        rc = check_readable(key_path, "key", err);
+    if (rc)
+        return rc;
+    ERR_clear_error();
+    if (SSL_CTX_use_certificate_chain_file(ctx, cert_path) != 1)
+        return ek_err_set(err, EK_EFORMAT, "%s: not a PEM certificate chain: %s",
+                          cert_path, library_reason());
+    if (SSL_CTX_use_PrivateKey_file(ctx, key_path, SSL_FILETYPE_PEM) != 1) {
+        if (ERR_GET_LIB(ERR_peek_last_error()) == ERR_LIB_X509)
+            return ek_err_set(err, EK_EINVAL,
+                              "%s: the key does not belong to the certificate %s: %s",
+                              key_path, cert_path, library_reason());
+        return ek_err_set(err, EK_EFORMAT,
+                          "%s: not a PEM private key without passphrase: %s", key_path,
+                          library_reason());
+    }
+    if (SSL_CTX_check_private_key(ctx) != 1)
+        return ek_err_set(err, EK_EINVAL,
+                          "%s: the key does not belong to the certificate %s: %s",
+                          key_path, cert_path, library_reason());
+    return 0;
+}
+
+int ek_tls_context_new(struct ek_tls_context **tls, const char *cert_path,
+                       const char *key_path, struct ek_err *err)
+{
+    struct ek_tls_context *t = ek_calloc(1, sizeof *t);
+    if (!t)
+        return ek_err_set(err, EK_ENOMEM, "TLS: out of memory");
+    t->ctx = SSL_CTX_new(TLS_server_method());
+    t->socket_method = make_socket_method();
+    int rc = 0;
+    if (!t->ctx || !t->socket_method || !set_up(t->ctx))
+        rc = ek_err_set(err, EK_ENOMEM, "TLS: %s", library_reason());
+    if (!rc)
+        rc = load(t->ctx, cert_path, key_path, err);
+    ERR_clear_error();
+    if (rc) {
+        ek_tls_context_free(t);
+        return rc;
+    }
+    *tls = t;
+    return 0;
+}
+
+void ek_tls_context_free(struct ek_tls_context *tls)
+{
+    if (!tls)
+        return;
+    SSL_CTX_free(tls->ctx);
+    BIO_meth_free(tls->socket_method);
+    ek_free(tls);
+}
+
+/* Connection -------------------------------------------------------------------- */
+
+int ek_tls_new(struct ek_tls **t, struct ek_tls_context *context, int fd)
+{
+    struct ek_tls *v = ek_calloc(1, sizeof *v);
+    if (!v)
+        return EK_ENOMEM;
+    v->fd = fd;
+    v->ssl = SSL_new(context->ctx);
+    BIO *bio = v->ssl ? BIO_new(context->socket_method) : NULL;
+    if (!bio) {
+        ERR_clear_error();
+        ek_tls_free(v);
+        return EK_ENOMEM;
+    }
+    BIO_set_data(bio, v);
+    SSL_set_bio(v->ssl, bio, bio); /* takes it */
+    SSL_set_accept_state(v->ssl);
+    *t = v;
+    return 0;
+}
+
+void ek_tls_free(struct ek_tls *t)
+{
+    if (!t)
+        return;
+    SSL_free(t->ssl);
+    ek_free(t);
+}
+
+/* What a call that returned ret <= 0 means. */
+static int outcome(struct ek_tls *t, int ret, int *want)
+{
+    switch (SSL_get_error(t->ssl, ret)) {
+    case SSL_ERROR_WANT_READ:
+        *want = EK_READABLE;
+        return EK_EAGAIN;
+    case SSL_ERROR_WANT_WRITE:
+        *want = EK_WRITABLE;
+        return EK_EAGAIN;
+    case SSL_ERROR_ZERO_RETURN:
+        return EK_ECLOSED;
+    default:
+        t->is_failed = true;
+        t->has_met_http = ERR_GET_REASON(ERR_peek_error()) == SSL_R_HTTP_REQUEST;
+        ERR_clear_error();
+        return EK_ECLOSED;
+    }
+}
+
+int ek_tls_handshake(struct ek_tls *t, int *want)
+{
+    ERR_clear_error();
+    int ret = SSL_do_handshake(t->ssl);
+    if (ret != 1)
+        return outcome(t, ret, want);
+    *want = EK_READABLE;
+    return 0;
+}
+
+bool ek_tls_met_http(const struct ek_tls *t)
+{
+    return t->has_met_http;
+}
+
+int ek_tls_read(struct ek_tls *t, void *p, size_t cap, size_t *got, int *want)
+{
+    ERR_clear_error();
+    int ret = SSL_read_ex(t->ssl, p, cap, got);
+    if (ret != 1)
+        return outcome(t, ret, want);
+    *want = EK_READABLE;
+    return 0;
+}
+
+int ek_tls_write(struct ek_tls *t, const void *p, size_t n, size_t *sent, int *want)
+{
+    ERR_clear_error();
+    int ret = SSL_write_ex(t->ssl, p, n, sent);
+    if (ret != 1)
+        return outcome(t, ret, want);
+    *want = EK_WRITABLE;
+    return 0;
+}
+
+void ek_tls_end(struct ek_tls *t)
+{
+    if (t->is_failed || !SSL_is_init_finished(t->ssl))
+        return;
+    ERR_clear_error();
+    SSL_shutdown(t->ssl);
+    ERR_clear_error();
+}
