@@ -1,4 +1,4 @@
-/* matmul.c - the size of prepared activations. */
+/* matmul.c - the size of prepared activations, and the walk over panels and rows. */
 #include "kernel/matmul.h"
 
 #include "kernel/matmul_int.h"
@@ -11,4 +11,25 @@ size_t ek_matmul_act_bytes(enum ek_weight_format f, int64_t T, int64_t K)
         __builtin_mul_overflow(T, ek_act_stride(f, K), &bytes))
         return 0;
     return (size_t)bytes;
+}
+
+void ek_matmul_run(const struct ek_tile *first, const struct ek_weight *w, int64_t T,
+                   int64_t n0, int64_t n1, ek_tile_fn *fn, int max_rows)
+{
+    for (int64_t n = n0; n < n1; n += EK_PANEL) {
+        struct ek_tile c = *first;
+        c.panel = ek_weight_panel(w, n / EK_PANEL);
+        c.n_cols = (int)(n1 - n < EK_PANEL ? n1 - n : EK_PANEL);
+        if (w->format == EK_WEIGHT_E4M3)
+            c.scales = ek_weight_block_scales(w) +
+                       n / EK_E4M3_BLOCK * ek_ceil_div(w->K, EK_E4M3_BLOCK);
+        int R = max_rows;
+        for (int64_t t = 0; t < T; t += R) {
+            while (R > T - t)
+                R /= 2;
+            c.act = first->act + t * c.stride;
+            c.y = first->y + t * c.ldy + n;
+            fn(&c, R);
+        }
+    }
 }

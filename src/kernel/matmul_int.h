@@ -43,4 +43,38 @@ static inline float *ek_act_sums(const unsigned char *row, int64_t G)
     return ek_act_scales(row, G) + G;
 }
 
+/* One panel times R rows of activations: what a vector variant brings. Every row goes
+ * through the same operations in the same order whatever R is. */
+struct ek_tile {
+    const unsigned char *act;   /* the first row, prepared */
+    const unsigned char *panel; /* of the weight */
+    const float *scales;        /* E4M3: of the panel's 128 rows, one per 128 columns */
+    float *y;                   /* the first row's output of the panel's first column */
+    int64_t stride, ldy, G;     /* bytes between rows of act, floats of y; groups */
+    int n_cols;                 /* columns of y to write, 1..16 */
+    enum ek_matmul_mode mode;
+};
+
+typedef void ek_tile_fn(const struct ek_tile *c, int R); /* R: 8, 4, 2 or 1 */
+
+/* Columns [n0,n1) panel by panel, rows in tiles of max_rows, then of halves of it. */
+void ek_matmul_run(const struct ek_tile *first, const struct ek_weight *w, int64_t T,
+                   int64_t n0, int64_t n1, ek_tile_fn *fn, int max_rows);
+
+/* For inner tiles: R must be a constant there, so that sums live in registers. */
+#define EK_INLINE static inline __attribute__((always_inline))
+
+/* Calls tile(c, R) with R as a constant. */
+#define EK_TILE_OF(tile, c, R)                                                         \
+    do {                                                                               \
+        if ((R) == 8)                                                                  \
+            tile(c, 8);                                                                \
+        else if ((R) == 4)                                                             \
+            tile(c, 4);                                                                \
+        else if ((R) == 2)                                                             \
+            tile(c, 2);                                                                \
+        else                                                                           \
+            tile(c, 1);                                                                \
+    } while (0)
+
 #endif

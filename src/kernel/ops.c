@@ -1,24 +1,29 @@
 /* ops.c - the table of kernels by ISA. */
 #include "kernel/ops.h"
 
+#include "kernel/avx512/avx512.h"
 #include "kernel/ref/ref.h"
 
-static const struct ek_ops ref = {
-    .isa = EK_ISA_REF,
-    .matmul_prepare = ek_ref_matmul_prepare,
-    .matmul = ek_ref_matmul,
-    .rmsnorm = ek_ref_rmsnorm,
-    .rope = ek_ref_rope,
-    .kv_write = ek_ref_kv_write,
-    .attn = ek_ref_attn,
-    .glu = ek_ref_glu,
-    .add = ek_ref_add,
-    .softmax = ek_ref_softmax,
-    .argmax = ek_ref_argmax,
+#include <assert.h>
+
+#define OPS(isa_, prefix)                                                              \
+    {                                                                                  \
+        .isa = isa_, .matmul_prepare = ek_##prefix##_matmul_prepare,                   \
+        .matmul = ek_##prefix##_matmul, .rmsnorm = ek_##prefix##_rmsnorm,              \
+        .rope = ek_##prefix##_rope, .kv_write = ek_##prefix##_kv_write,                \
+        .attn = ek_##prefix##_attn, .glu = ek_##prefix##_glu,                          \
+        .add = ek_##prefix##_add, .softmax = ek_##prefix##_softmax,                    \
+        .argmax = ek_##prefix##_argmax,                                                \
+    }
+
+static const struct ek_ops table[EK_ISA_COUNT] = {
+    [EK_ISA_REF] = OPS(EK_ISA_REF, ref),
+    [EK_ISA_AVX2] = OPS(EK_ISA_REF, ref),
+    [EK_ISA_AVX512] = OPS(EK_ISA_AVX512, avx512),
 };
 
 const struct ek_ops *ek_ops_get(enum ek_isa isa)
 {
-    (void)isa;
-    return &ref;
+    assert((unsigned)isa < EK_ISA_COUNT);
+    return &table[isa];
 }

@@ -1,0 +1,26 @@
+/* avx512.h - kernels for AVX-512 F, BW, DQ, VL, VNNI, BF16, VBMI. */
+#ifndef EVENKEEL_KERNEL_AVX512_AVX512_H
+#define EVENKEEL_KERNEL_AVX512_AVX512_H
+
+#include "kernel/matmul_int.h"
+#include "kernel/ops.h"
+
+ek_matmul_prepare_fn ek_avx512_matmul_prepare;
+ek_matmul_fn ek_avx512_matmul;
+ek_rmsnorm_fn ek_avx512_rmsnorm;
+ek_rope_fn ek_avx512_rope;
+ek_kv_write_fn ek_avx512_kv_write;
+ek_attn_fn ek_avx512_attn;
+ek_glu_fn ek_avx512_glu;
+ek_add_fn ek_avx512_add;
+ek_softmax_fn ek_avx512_softmax;
+ek_argmax_fn ek_avx512_argmax;
+
+/* One panel of each weight format; for ek_avx512_matmul. */
+ek_tile_fn ek_avx512_tile_f32;
+ek_tile_fn ek_avx512_tile_bf16;
+ek_tile_fn ek_avx512_tile_e4m3;
+ek_tile_fn ek_avx512_tile_i8;
+ek_tile_fn ek_avx512_tile_i4;
+
+#endif

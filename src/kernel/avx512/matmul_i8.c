@@ -1,0 +1,47 @@
+/* matmul_i8.c - vpdpbusd: weights as unsigned codes q + 128, activations signed; the
+ * 128 comes off with the sum of the activations. All exact: |dot| < 2^24. */
+#include "kernel/avx512/avx512.h"
+#include "kernel/avx512/simd.h"
+
+/* Four activations in every lane. */
+EK_INLINE __m512i quad(const unsigned char *x)
+{
+    int32_t bits;
+    __builtin_memcpy(&bits, x, sizeof bits);
+    return _mm512_set1_epi32(bits);
+}
+
+EK_INLINE void tile(const struct ek_tile *c, const int R)
+{
+    const unsigned char *scales = c->panel + c->G * EK_I8_CODES;
+    __m512 acc[8];
+    for (int t = 0; t < R; t++)
+        acc[t] = _mm512_setzero_ps();
+    for (int64_t g = 0; g < c->G; g++) {
+        const unsigned char *w = c->panel + g * EK_I8_CODES;
+        __m512 d = _mm512_cvtph_ps(
+            _mm256_loadu_si256((const void *)(scales + g * EK_PANEL * 2)));
+        __m512i q[8];
+        for (int j = 0; j < 8; j++)
+            q[j] = _mm512_load_si512(w + 64 * j);
+        for (int t = 0; t < R; t++) {
+            const unsigned char *row = c->act + t * c->stride, *x = row + g * EK_GROUP;
+            float s = ek_act_scales(row, c->G)[g], sum = ek_act_sums(row, c->G)[g];
+            __m512i a = _mm512_setzero_si512(), b = a;
+            for (int j = 0; j < 4; j++) {
+                a = _mm512_dpbusd_epi32(a, q[j], quad(x + 4 * j));
+                b = _mm512_dpbusd_epi32(b, q[j + 4], quad(x + 16 + 4 * j));
+            }
+            __m512 dot = _mm512_cvtepi32_ps(_mm512_add_epi32(a, b));
+            dot = _mm512_sub_ps(dot, _mm512_set1_ps(128.0f * sum));
+            acc[t] = _mm512_fmadd_ps(dot, _mm512_mul_ps(d, _mm512_set1_ps(s)), acc[t]);
+        }
+    }
+    for (int t = 0; t < R; t++)
+        store_lanes(c->y + t * c->ldy, first_lanes(c->n_cols), acc[t], c->mode);
+}
+
+void ek_avx512_tile_i8(const struct ek_tile *c, int R)
+{
+    EK_TILE_OF(tile, c, R);
+}

@@ -1,0 +1,72 @@
+/* prepare.c - activations into the form of matmul_int.h, the same bits as ref's. */
+#include "kernel/avx512/avx512.h"
+#include "kernel/avx512/simd.h"
+#include "num/float.h"
+
+#include <math.h>
+
+static void copy_row(float *out, const float *x, int64_t K, int64_t Kp)
+{
+    for (int64_t k = 0; k < Kp; k += 16)
+        _mm512_storeu_ps(out + k, _mm512_maskz_loadu_ps(first_lanes(K - k), x + k));
+}
+
+static void bf16_row(uint16_t *out, const float *x, int64_t K, int64_t Kp)
+{
+    for (int64_t k = 0; k < Kp; k += 16)
+        _mm256_storeu_si256(
+            (__m256i *)(void *)(out + k),
+            bf16_of_ps(_mm512_maskz_loadu_ps(first_lanes(K - k), x + k)));
+}
+
+/* 32 values in a and b; see ref/prepare.c for infinities, NaN and tiny groups. */
+EK_INLINE void quantize_group(int8_t *q, float *scale, float *sum, __m512 a, __m512 b)
+{
+    const __m512i abs = _mm512_set1_epi32(0x7fffffff);
+    __m512i u = _mm512_and_si512(_mm512_castps_si512(a), abs);
+    __m512i v = _mm512_and_si512(_mm512_castps_si512(b), abs);
+    uint32_t top = _mm512_reduce_max_epu32(_mm512_max_epu32(u, v));
+    float amax = ek_f32_of_bits(top);
+    bool is_finite = top < 0x7f800000u;
+    if (!is_finite || amax < EK_ACT_TINY) {
+        _mm256_storeu_si256((__m256i *)(void *)q, _mm256_setzero_si256());
+        *scale = is_finite ? 0.0f : NAN;
+        *sum = 0;
+        return;
+    }
+    __m512 inv = _mm512_set1_ps(127.0f / amax);
+    __m512i i = _mm512_cvtps_epi32(_mm512_mul_ps(a, inv));
+    __m512i j = _mm512_cvtps_epi32(_mm512_mul_ps(b, inv));
+    _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(i));
+    _mm_storeu_si128((__m128i *)(void *)(q + 16), _mm512_cvtepi32_epi8(j));
+    *scale = amax / 127.0f;
+    *sum = (float)_mm512_reduce_add_epi32(_mm512_add_epi32(i, j));
+}
+
+static void quantize_row(unsigned char *row, const float *x, int64_t K)
+{
+    int64_t G = ek_weight_groups(K);
+    float *scales = ek_act_scales(row, G), *sums = ek_act_sums(row, G);
+    for (int64_t g = 0; g < G; g++) {
+        int64_t k = g * EK_GROUP;
+        quantize_group((int8_t *)row + k, &scales[g], &sums[g],
+                       _mm512_maskz_loadu_ps(first_lanes(K - k), x + k),
+                       _mm512_maskz_loadu_ps(first_lanes(K - k - 16), x + k + 16));
+    }
+}
+
+void ek_avx512_matmul_prepare(void *act, enum ek_weight_format f, const float *x,
+                              int64_t ldx, int64_t T, int64_t K, int64_t t0, int64_t t1)
+{
+    (void)T;
+    int64_t Kp = ek_weight_groups(K) * EK_GROUP;
+    for (int64_t t = t0; t < t1; t++) {
+        unsigned char *row = ek_act_row(act, f, K, t);
+        if (f == EK_WEIGHT_F32)
+            copy_row((float *)(void *)row, x + t * ldx, K, Kp);
+        else if (f == EK_WEIGHT_BF16 || f == EK_WEIGHT_E4M3)
+            bf16_row((uint16_t *)(void *)row, x + t * ldx, K, Kp);
+        else
+            quantize_row(row, x + t * ldx, K);
+    }
+}

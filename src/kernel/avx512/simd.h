@@ -1,0 +1,86 @@
+/* simd.h - the vector pieces that several AVX-512 kernels share. */
+#ifndef EVENKEEL_KERNEL_AVX512_SIMD_H
+#define EVENKEEL_KERNEL_AVX512_SIMD_H
+
+#include "kernel/matmul_int.h"
+
+#include <immintrin.h>
+
+/* The first n lanes, n clipped to [0,16]. */
+EK_INLINE __mmask16 first_lanes(int64_t n)
+{
+    return n >= 16 ? 0xffff : n <= 0 ? 0 : (__mmask16)((1u << n) - 1);
+}
+
+/* e^x. r = x - n ln 2, |r| <= 0.35, by its series to r^7 (the rest is below 6e-9), then
+ * times 2^n. exp(0) is exactly 1, exp(-inf) 0; NaN stays: min and max return their
+ * second operand when one is NaN. Relative error below 2e-7. */
+EK_INLINE __m512 exp_ps(__m512 x)
+{
+    x = _mm512_max_ps(_mm512_set1_ps(-110.0f), x);
+    x = _mm512_min_ps(_mm512_set1_ps(100.0f), x);
+    __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)),
+                                    _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    /* ln 2 in two parts; the first has few bits, so n times it is exact. */
+    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
+    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
+    __m512 p = _mm512_set1_ps(1.0f / 5040);
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 720));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 120));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 24));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f / 6));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+    return _mm512_scalef_ps(p, n);
+}
+
+/* tanh x: (e-1)/(e+1) with e = exp(2x), and below 1/2, where that cancels, the series
+ * x (1 - x^2/3 + 2x^4/15 - ...) to x^13. Relative error below 4e-7. */
+EK_INLINE __m512 tanh_ps(__m512 x)
+{
+    const __m512 one = _mm512_set1_ps(1.0f);
+    /* e overflows no float up to 40, where tanh is 1 */
+    __m512 e = exp_ps(_mm512_min_ps(_mm512_set1_ps(40.0f), _mm512_add_ps(x, x)));
+    __m512 big = _mm512_div_ps(_mm512_sub_ps(e, one), _mm512_add_ps(e, one));
+    __m512 z = _mm512_mul_ps(x, x);
+    __m512 p = _mm512_set1_ps(21844.0f / 6081075);
+    p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(-1382.0f / 155925));
+    p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(62.0f / 2835));
+    p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(-17.0f / 315));
+    p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(2.0f / 15));
+    p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(-1.0f / 3));
+    __m512 small = _mm512_fmadd_ps(_mm512_mul_ps(p, z), x, x);
+    __mmask16 is_small = _mm512_cmp_ps_mask(z, _mm512_set1_ps(0.25f), _CMP_LT_OQ);
+    return _mm512_mask_mov_ps(big, is_small, small);
+}
+
+/* f32 to bf16, nearest even, a NaN quiet: the low halves of 32-bit lanes. (vcvtneps2bf16
+ * would flush subnormals.) */
+EK_INLINE __m256i bf16_of_ps(__m512 x)
+{
+    __m512i u = _mm512_castps_si512(x);
+    __m512i high = _mm512_srli_epi32(u, 16);
+    __m512i lsb = _mm512_and_si512(high, _mm512_set1_epi32(1));
+    __m512i r = _mm512_add_epi32(u, _mm512_add_epi32(lsb, _mm512_set1_epi32(0x7fff)));
+    r = _mm512_srli_epi32(r, 16);
+    __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    r = _mm512_mask_or_epi32(r, is_nan, high, _mm512_set1_epi32(0x40));
+    return _mm512_cvtepi32_epi16(r);
+}
+
+EK_INLINE __m512 ps_of_bf16(__m256i h)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(h), 16));
+}
+
+/* y[0,16) (+)= v under mask. */
+EK_INLINE void store_lanes(float *y, __mmask16 lanes, __m512 v,
+                           enum ek_matmul_mode mode)
+{
+    if (mode == EK_MATMUL_ADD)
+        v = _mm512_add_ps(_mm512_maskz_loadu_ps(lanes, y), v);
+    _mm512_mask_storeu_ps(y, lanes, v);
+}
+
+#endif

@@ -1,0 +1,460 @@
+/* attention and the KV write of every variant.
+ *
+ * The answer is computed here in f64 by the plain formula over a KV cache kept as
+ * (position, head, dim), with values already rounded to the kv dtype.
+ *
+ * Tolerance: a score errs by (D+3) ulp/2 of sum|q k| scale, which moves p by as much
+ * relatively; exp adds 4e-7 and the sums over n keys n ulp/2. With |q|,|k|,|v| <= 1 and
+ * the shapes below all together stays under 2e-5 of the largest |v| (1). */
+#include "kernel_test.h"
+#include "num/float.h"
+#include "num/quant.h"
+
+#define TOLERANCE 2e-5
+
+/* A cache of several sequences in shuffled pages, and queries for all of them. */
+struct fixture {
+    struct ek_attn_dims d;
+    struct ek_attn_seq seqs[8];
+    int32_t pages[8][64];
+    int64_t n_seqs, rows, n_pages, ldq, ldo, ldk;
+    float *q, *out; /* (rows, H*D) */
+    float *k, *v; /* all tokens of all sequences, rounded: (token, K*D), row `token0` */
+    int64_t token0[8];
+    void *k_pool, *v_pool;
+    unsigned char *scratch;
+};
+
+static float rounded(float x, enum ek_dtype t, float scale)
+{
+    unsigned char block[8];
+    float y = x / scale;
+    ek_quant_from_f32(block, t, &y, 1);
+    ek_quant_to_f32(&y, t, block, 1);
+    return y * scale;
+}
+
+/* lengths[i] tokens are in the cache of sequence i, of which the last n[i] are queries. */
+static void setup(struct fixture *f, const struct ek_attn_dims *d, int64_t n_seqs,
+                  const int *lengths, const int *n, uint64_t seed)
+{
+    struct ek_rng rng;
+    ek_rng_init(&rng, seed);
+    *f = (struct fixture){.d = *d, .n_seqs = n_seqs};
+    int64_t tokens = 0, KD = d->K * d->D, P = d->page_tokens;
+    for (int64_t i = 0; i < n_seqs; i++) {
+        f->token0[i] = tokens;
+        f->seqs[i] =
+            (struct ek_attn_seq){f->pages[i], lengths[i] - n[i], n[i], f->rows};
+        f->rows += n[i];
+        tokens += lengths[i];
+        f->n_pages += (lengths[i] + P - 1) / P;
+    }
+    f->n_pages += 3; /* some that belong to nobody */
+    f->ldq = d->H * d->D + 4;
+    f->ldo = d->H * d->D + 8;
+    f->ldk = KD + 5;
+    int32_t *order = new_bytes((size_t)f->n_pages * sizeof *order);
+    for (int32_t p = 0; p < f->n_pages; p++) {
+        int32_t other = (int32_t)ek_rng_below(&rng, (uint64_t)p + 1);
+        order[p] = order[other];
+        order[other] = p;
+    }
+    for (int64_t i = 0, next = 0; i < n_seqs; i++)
+        for (int64_t p = 0; p < (lengths[i] + P - 1) / P; p++)
+            f->pages[i][p] = order[next++];
+    ek_free(order);
+    f->q = new_floats(f->rows * f->ldq);
+    f->out = new_floats(f->rows * f->ldo);
+    f->k = new_floats(tokens * f->ldk);
+    f->v = new_floats(tokens * f->ldk);
+    fill_random(f->q, f->rows * f->ldq, &rng);
+    fill_random(f->k, tokens * f->ldk, &rng);
+    fill_random(f->v, tokens * f->ldk, &rng);
+    size_t pool = (size_t)(f->n_pages * P * KD) * ek_dtype_block_bytes(d->kv_dtype);
+    f->k_pool = new_bytes(pool);
+    f->v_pool = new_bytes(pool);
+    /* What was never written is NaN in every kv dtype: reading it shows. */
+    memset(f->k_pool, 0xff, pool);
+    memset(f->v_pool, 0xff, pool);
+    f->scratch = new_bytes(ek_attn_scratch_bytes(d));
+}
+
+static void teardown(struct fixture *f)
+{
+    ek_free(f->q);
+    ek_free(f->out);
+    ek_free(f->k);
+    ek_free(f->v);
+    ek_free(f->k_pool);
+    ek_free(f->v_pool);
+    ek_free(f->scratch);
+}
+
+static int64_t slot_of(const struct fixture *f, int64_t i, int64_t pos)
+{
+    int64_t P = f->d.page_tokens;
+    return f->pages[i][pos / P] * P + pos % P;
+}
+
+/* Writes all tokens into the pools, and rounds f->k, f->v as the pools hold them. */
+static void write_all(struct fixture *f, const struct ek_ops *ops)
+{
+    for (int64_t i = 0; i < f->n_seqs; i++) {
+        int64_t len = f->seqs[i].pos0 + f->seqs[i].n_tokens, at = f->token0[i];
+        int64_t *slot = new_bytes((size_t)len * sizeof *slot);
+        for (int64_t t = 0; t < len; t++)
+            slot[t] = slot_of(f, i, t);
+        ops->kv_write(f->k_pool, f->v_pool, f->k + at * f->ldk, f->ldk,
+                      f->v + at * f->ldk, f->ldk, slot, 0, len / 2, &f->d);
+        ops->kv_write(f->k_pool, f->v_pool, f->k + at * f->ldk, f->ldk,
+                      f->v + at * f->ldk, f->ldk, slot, len / 2, len, &f->d);
+        ek_free(slot);
+        for (int64_t t = at; t < at + len; t++)
+            for (int64_t c = 0; c < f->d.K * f->d.D; c++) {
+                float *k = &f->k[t * f->ldk + c], *v = &f->v[t * f->ldk + c];
+                int64_t h = c / f->d.D;
+                *k = rounded(*k, f->d.kv_dtype, f->d.k_scale ? f->d.k_scale[h] : 1);
+                *v = rounded(*v, f->d.kv_dtype, f->d.v_scale ? f->d.v_scale[h] : 1);
+            }
+    }
+}
+
+static void run_all(struct fixture *f, const struct ek_ops *ops)
+{
+    ops->attn(f->out, f->ldo, f->q, f->ldq, f->k_pool, f->v_pool, &f->d, f->seqs,
+              f->n_seqs, 0, ek_attn_items(&f->d, f->seqs, f->n_seqs), f->scratch);
+}
+
+/* Row `row` (position pos of sequence i), head h, in f64. */
+static void expect_head(const struct fixture *f, int64_t i, int64_t row, int64_t pos,
+                        int64_t h)
+{
+    int64_t D = f->d.D, kv = h / (f->d.H / f->d.K);
+    int64_t first = f->d.window > 0 && pos >= f->d.window ? pos - f->d.window + 1 : 0;
+    const float *q = f->q + row * f->ldq + h * D, *out = f->out + row * f->ldo + h * D;
+    double s[1024], sum[256] = {0}, max = -INFINITY, total = 0;
+    for (int64_t j = first; j <= pos; j++) {
+        const float *k = f->k + (f->token0[i] + j) * f->ldk + kv * D;
+        s[j] = 0;
+        for (int64_t c = 0; c < D; c++)
+            s[j] += (double)q[c] * (double)k[c];
+        s[j] *= (double)f->d.scale;
+        if (f->d.softcap > 0)
+            s[j] = (double)f->d.softcap * tanh(s[j] / (double)f->d.softcap);
+        max = s[j] > max ? s[j] : max;
+    }
+    for (int64_t j = first; j <= pos; j++) {
+        double p = exp(s[j] - max);
+        const float *v = f->v + (f->token0[i] + j) * f->ldk + kv * D;
+        total += p;
+        for (int64_t c = 0; c < D; c++)
+            sum[c] += p * (double)v[c];
+    }
+    for (int64_t c = 0; c < D; c++)
+        if (!(fabs((double)out[c] - sum[c] / total) <= TOLERANCE))
+            fail_msg("D=%d H=%d K=%d P=%d window=%d pos=%ld head=%ld: %.8f, not %.8f",
+                     f->d.D, f->d.H, f->d.K, f->d.page_tokens, f->d.window, (long)pos,
+                     (long)h, (double)out[c], sum[c] / total);
+}
+
+static void expect_all(const struct fixture *f)
+{
+    for (int64_t i = 0; i < f->n_seqs; i++)
+        for (int64_t t = 0; t < f->seqs[i].n_tokens; t++)
+            for (int64_t h = 0; h < f->d.H; h++)
+                expect_head(f, i, f->seqs[i].row0 + t, f->seqs[i].pos0 + t, h);
+}
+
+static const float k_scales[] = {0.5f, 0.25f, 1.5f}, v_scales[] = {2.0f, 0.125f, 0.3f};
+
+static struct ek_attn_dims dims(int H, int K, int D, enum ek_dtype t)
+{
+    struct ek_attn_dims d = {.H = H, .K = K, .D = D, .page_tokens = 16, .kv_dtype = t};
+    d.scale = 1.0f / sqrtf((float)D);
+    if (t == EK_DTYPE_E4M3 && K <= 3) {
+        d.k_scale = k_scales;
+        d.v_scale = v_scales;
+    }
+    return d;
+}
+
+static const enum ek_dtype kv_dtypes[] = {EK_DTYPE_F32, EK_DTYPE_BF16, EK_DTYPE_E4M3};
+
+/* A mixed batch: decode, a first chunk, a later chunk, nothing, a long decode. */
+static const int lengths[] = {1, 37, 50, 20, 163}, queries[] = {1, 37, 19, 0, 1};
+
+static void check_dims(const struct ek_ops *ops, const struct ek_attn_dims *d)
+{
+    struct fixture f;
+    setup(&f, d, 5, lengths, queries, (uint64_t)(d->D * 31 + d->H));
+    write_all(&f, ops);
+    run_all(&f, ops);
+    expect_all(&f);
+    teardown(&f);
+}
+
+static void check_formula(const struct ek_ops *ops)
+{
+    static const int heads[][2] = {{3, 3}, {9, 3}, {4, 1}, {1, 1}};
+    static const int head_dims[] = {1, 15, 20, 64, 80, 128, 256};
+    for (size_t t = 0; t < COUNT(kv_dtypes); t++)
+        for (size_t i = 0; i < COUNT(heads) * COUNT(head_dims); i++) {
+            const int *hk = heads[i % COUNT(heads)];
+            struct ek_attn_dims d =
+                dims(hk[0], hk[1], head_dims[i / COUNT(heads)], kv_dtypes[t]);
+            check_dims(ops, &d);
+        }
+}
+
+static void agrees_with_the_formula_for_ratios_and_head_dims(void **state)
+{
+    (void)state;
+    for_each_isa(check_formula);
+}
+
+static void check_options(const struct ek_ops *ops)
+{
+    static const int windows[] = {1, 7, 16, 17, 100}, pages[] = {1, 8, 16, 20, 32};
+    for (size_t i = 0; i < COUNT(windows) * COUNT(pages); i++) {
+        struct ek_attn_dims d = dims(4, 2, 24, kv_dtypes[i % COUNT(kv_dtypes)]);
+        d.window = windows[i % COUNT(windows)];
+        d.page_tokens = pages[i / COUNT(windows)];
+        d.scale *= 4;
+        d.softcap = i % 2 ? 0.0f : 1.5f;
+        if (d.page_tokens == 1) { /* a table of 64 pages */
+            struct fixture f;
+            static const int short_lengths[] = {40, 9}, short_queries[] = {1, 9};
+            setup(&f, &d, 2, short_lengths, short_queries, i);
+            write_all(&f, ops);
+            run_all(&f, ops);
+            expect_all(&f);
+            teardown(&f);
+        } else {
+            check_dims(ops, &d);
+        }
+    }
+}
+
+static void agrees_with_the_formula_for_windows_caps_and_page_sizes(void **state)
+{
+    (void)state;
+    for_each_isa(check_options);
+}
+
+/* One sequence of 75 tokens: all at once, then in chunks of any size, then token by
+ * token; each also item by item. */
+static void check_chunks(const struct ek_ops *ops)
+{
+    for (size_t i = 0; i < 2 * COUNT(kv_dtypes); i++) {
+        struct ek_attn_dims d = dims(6, 2, 80, kv_dtypes[i % COUNT(kv_dtypes)]);
+        d.window = i < COUNT(kv_dtypes) ? 0 : 21;
+        struct fixture f;
+        int n = 75;
+        setup(&f, &d, 1, &n, &n, 5);
+        write_all(&f, ops);
+        run_all(&f, ops);
+        float *whole = new_floats(n * f.ldo);
+        memcpy(whole, f.out, (size_t)(n * f.ldo) * sizeof *whole);
+        for (int step = 1; step < n; step += 9) {
+            memset(f.out, 0, (size_t)(n * f.ldo) * sizeof *f.out);
+            for (int t = 0; t < n; t += step) {
+                struct ek_attn_seq part = {f.pages[0], t, n - t < step ? n - t : step,
+                                           t};
+                for (int64_t it = ek_attn_items(&d, &part, 1); it-- > 0;)
+                    ops->attn(f.out, f.ldo, f.q, f.ldq, f.k_pool, f.v_pool, &d, &part,
+                              1, it, it + 1, f.scratch);
+            }
+            assert_memory_equal(whole, f.out, (size_t)(n * f.ldo) * sizeof *whole);
+        }
+        ek_free(whole);
+        teardown(&f);
+    }
+}
+
+static void chunks_and_decode_give_the_bits_of_whole_prefill(void **state)
+{
+    (void)state;
+    for_each_isa(check_chunks);
+}
+
+static void check_batch(const struct ek_ops *ops)
+{
+    struct ek_attn_dims d = dims(9, 3, 64, EK_DTYPE_BF16);
+    struct fixture f;
+    setup(&f, &d, 5, lengths, queries, 77);
+    write_all(&f, ops);
+    run_all(&f, ops);
+    float *whole = new_floats(f.rows * f.ldo);
+    memcpy(whole, f.out, (size_t)(f.rows * f.ldo) * sizeof *whole);
+    memset(f.out, 0, (size_t)(f.rows * f.ldo) * sizeof *f.out);
+    for (int64_t i = 0; i < f.n_seqs; i++)
+        ops->attn(f.out, f.ldo, f.q, f.ldq, f.k_pool, f.v_pool, &d, &f.seqs[i], 1, 0,
+                  ek_attn_items(&d, &f.seqs[i], 1), f.scratch);
+    assert_memory_equal(whole, f.out, (size_t)(f.rows * f.ldo) * sizeof *whole);
+    ek_free(whole);
+    teardown(&f);
+}
+
+static void a_sequence_has_the_same_bits_alone_and_in_a_batch(void **state)
+{
+    (void)state;
+    for_each_isa(check_batch);
+}
+
+/* The same tokens in other pages: fixtures of two seeds shuffle pages differently, so
+ * the pools are copied page by page into a reversed order. */
+static void check_permutation(const struct ek_ops *ops)
+{
+    struct ek_attn_dims d = dims(4, 2, 20, EK_DTYPE_BF16);
+    struct fixture f;
+    setup(&f, &d, 5, lengths, queries, 3);
+    write_all(&f, ops);
+    run_all(&f, ops);
+    float *before = new_floats(f.rows * f.ldo);
+    memcpy(before, f.out, (size_t)(f.rows * f.ldo) * sizeof *before);
+    size_t page = (size_t)(d.page_tokens * d.K * d.D) * 2;
+    for (int64_t p = 0; p < f.n_pages / 2; p++)
+        for (int side = 0; side < 2; side++) {
+            char *pool = side ? f.v_pool : f.k_pool, tmp[16 * 2 * 20 * 2];
+            char *a = pool + (size_t)p * page,
+                 *b = pool + (size_t)(f.n_pages - 1 - p) * page;
+            assert_int_equal(page, sizeof tmp);
+            memcpy(tmp, a, page);
+            memcpy(a, b, page);
+            memcpy(b, tmp, page);
+        }
+    for (int64_t i = 0; i < f.n_seqs; i++)
+        for (size_t p = 0; p < COUNT(f.pages[0]); p++)
+            f.pages[i][p] = (int32_t)(f.n_pages - 1 - f.pages[i][p]);
+    run_all(&f, ops);
+    assert_memory_equal(before, f.out, (size_t)(f.rows * f.ldo) * sizeof *before);
+    ek_free(before);
+    teardown(&f);
+}
+
+static void the_place_of_pages_does_not_matter(void **state)
+{
+    (void)state;
+    for_each_isa(check_permutation);
+}
+
+/* A NaN in a later token of the same tile must not reach earlier queries. */
+static void check_future(const struct ek_ops *ops)
+{
+    struct ek_attn_dims d = dims(2, 1, 16, EK_DTYPE_F32);
+    struct fixture f;
+    int n = 20;
+    setup(&f, &d, 1, &n, &n, 9);
+    for (int64_t c = 0; c < d.D; c++)
+        f.v[11 * f.ldk + c] = f.k[11 * f.ldk + c] = NAN;
+    write_all(&f, ops);
+    run_all(&f, ops);
+    for (int64_t t = 0; t < n; t++)
+        assert_int_equal(isnan(f.out[t * f.ldo]) != 0, t >= 11);
+    teardown(&f);
+}
+
+static void a_later_token_cannot_touch_an_earlier_query(void **state)
+{
+    (void)state;
+    for_each_isa(check_future);
+}
+
+/* Every e4m3 code through the pools: with one key the output is the value itself. */
+static void check_codes(const struct ek_ops *ops)
+{
+    struct ek_attn_dims d = dims(1, 1, 256, EK_DTYPE_E4M3);
+    d.k_scale = d.v_scale = NULL;
+    struct fixture f;
+    int n = 1;
+    setup(&f, &d, 1, &n, &n, 1);
+    memset(f.k_pool, 0, 16 * 256);
+    unsigned char *v = f.v_pool;
+    int64_t at = f.pages[0][0] * (int64_t)(16 * 256);
+    memset(f.k_pool, 0, (size_t)f.n_pages * 16 * 256);
+    for (int c = 0; c < 256; c++)
+        v[at + c] = (unsigned char)c;
+    run_all(&f, ops);
+    for (int c = 0; c < 256; c++) {
+        float want = ek_e4m3_to_f32((uint8_t)c);
+        assert_true(isnan(want) ? isnan(f.out[c]) : f.out[c] == want);
+    }
+    teardown(&f);
+}
+
+static void every_e4m3_code_is_read(void **state)
+{
+    (void)state;
+    for_each_isa(check_codes);
+}
+
+static void check_write(const struct ek_ops *ops)
+{
+    static const float special[] = {0.0f,    -0.0f,         448.0f,   448.1f,  464.0f,
+                                    -465.0f, 1e30f,         INFINITY, NAN,     -NAN,
+                                    1e-3f,   0.0009765625f, 1e-40f,   -1e-40f, 1.0625f,
+                                    0.015f,  -1e38f,        3.3e38f};
+    for (size_t i = 0; i < COUNT(kv_dtypes); i++) {
+        struct ek_attn_dims d = dims(3, 3, 37, kv_dtypes[i]);
+        struct ek_rng rng;
+        ek_rng_init(&rng, 4);
+        enum { T = 9, LD = 120, POOL = 2 * 16 * 3 * 37 };
+        float k[T * LD], v[T * LD];
+        static unsigned char want[2][POOL * 4], got[2][POOL * 4];
+        int64_t slot[T];
+        for (int j = 0; j < T * LD; j++) {
+            k[j] = j % 3 ? random_float(&rng) * ldexpf(1, j % 40 - 25)
+                         : special[(size_t)j / 3 % COUNT(special)];
+            v[j] = random_float(&rng) * 800;
+        }
+        for (int t = 0; t < T; t++)
+            slot[t] = (t * 5 + 3) % 32;
+        memset(want, 0xaa, sizeof want);
+        memset(got, 0xaa, sizeof got);
+        int64_t a = ek_ops_get(EK_ISA_REF)
+                        ->kv_write(want[0], want[1], k, LD, v, LD, slot, 0, T, &d);
+        int64_t b = ops->kv_write(got[0], got[1], k, LD, v, LD, slot, 0, T, &d);
+        assert_int_equal(a, b);
+        assert_int_equal(a > 0, kv_dtypes[i] == EK_DTYPE_E4M3);
+        assert_memory_equal(want, got, sizeof want);
+    }
+}
+
+static void every_variant_writes_the_same_bits_and_counts_saturation(void **state)
+{
+    (void)state;
+    for_each_isa(check_write);
+}
+
+static void saturation_is_counted_and_lands_at_the_right_slot(void **state)
+{
+    (void)state;
+    struct ek_attn_dims d = dims(1, 1, 4, EK_DTYPE_E4M3);
+    float k[] = {1, 224.5f, -224, NAN},
+          v[] = {900, -897, 448, 0}; /* scales 0.5 and 2 */
+    unsigned char kp[2 * 16 * 4] = {0}, vp[2 * 16 * 4] = {0};
+    int64_t slot = 16 + 3;
+    assert_int_equal(
+        ek_ops_get(EK_ISA_REF)->kv_write(kp, vp, k, 4, v, 4, &slot, 0, 1, &d), 3);
+    static const unsigned char want_k[] = {0x40, 0x7e, 0xfe, 0x7f};
+    static const unsigned char want_v[] = {0x7e, 0xfe, 0x76, 0};
+    assert_memory_equal(kp + 19 * 4, want_k, 4);
+    assert_memory_equal(vp + 19 * 4, want_v, 4);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(agrees_with_the_formula_for_ratios_and_head_dims),
+        cmocka_unit_test(agrees_with_the_formula_for_windows_caps_and_page_sizes),
+        cmocka_unit_test(chunks_and_decode_give_the_bits_of_whole_prefill),
+        cmocka_unit_test(a_sequence_has_the_same_bits_alone_and_in_a_batch),
+        cmocka_unit_test(the_place_of_pages_does_not_matter),
+        cmocka_unit_test(a_later_token_cannot_touch_an_earlier_query),
+        cmocka_unit_test(every_e4m3_code_is_read),
+        cmocka_unit_test(every_variant_writes_the_same_bits_and_counts_saturation),
+        cmocka_unit_test(saturation_is_counted_and_lands_at_the_right_slot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
