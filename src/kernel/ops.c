@@ -1,6 +1,7 @@
 /* ops.c - the table of kernels by ISA. */
 #include "kernel/ops.h"
 
+#include "kernel/avx2/avx2.h"
 #include "kernel/avx512/avx512.h"
 #include "kernel/ref/ref.h"
 
@@ -18,7 +19,7 @@
 
 static const struct ek_ops table[EK_ISA_COUNT] = {
     [EK_ISA_REF] = OPS(EK_ISA_REF, ref),
-    [EK_ISA_AVX2] = OPS(EK_ISA_REF, ref),
+    [EK_ISA_AVX2] = OPS(EK_ISA_AVX2, avx2),
     [EK_ISA_AVX512] = OPS(EK_ISA_AVX512, avx512),
 };
 

@@ -1,0 +1,20 @@
+#include "kernel/avx2/avx2.h"
+
+void ek_avx2_matmul(float *y, int64_t ldy, const void *act, const struct ek_weight *w,
+                    int64_t T, int64_t n0, int64_t n1, enum ek_matmul_mode mode)
+{
+    static ek_tile_fn *const tiles[EK_WEIGHT_COUNT] = {
+        [EK_WEIGHT_F32] = ek_avx2_tile_f32,   [EK_WEIGHT_BF16] = ek_avx2_tile_bf16,
+        [EK_WEIGHT_E4M3] = ek_avx2_tile_e4m3, [EK_WEIGHT_I8] = ek_avx2_tile_i8,
+        [EK_WEIGHT_I4] = ek_avx2_tile_i4,
+    };
+    struct ek_tile first = {.act = act,
+                            .y = y,
+                            .stride = ek_act_stride(w->format, w->K),
+                            .ldy = ldy,
+                            .G = ek_weight_groups(w->K),
+                            .mode = mode};
+    /* 16 registers hold the sums of four rows; e4m3 needs twice as many a row. */
+    ek_matmul_run(&first, w, T, n0, n1, tiles[w->format],
+                  w->format == EK_WEIGHT_E4M3 ? 2 : 4);
+}

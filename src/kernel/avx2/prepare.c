@@ -1,0 +1,99 @@
+/* prepare.c - activations into the form of matmul_int.h, the same bits as ref's. */
+#include "kernel/avx2/avx2.h"
+#include "kernel/avx2/simd.h"
+#include "num/float.h"
+
+#include <math.h>
+
+static void copy_row(float *out, const float *x, int64_t K, int64_t Kp)
+{
+    for (int64_t k = 0; k < Kp; k += 8)
+        _mm256_storeu_ps(out + k, load_first(x + k, K - k));
+}
+
+static void bf16_row(uint16_t *out, const float *x, int64_t K, int64_t Kp)
+{
+    for (int64_t k = 0; k < Kp; k += 8)
+        _mm_storeu_si128((__m128i *)(void *)(out + k),
+                         bf16_of_ps(load_first(x + k, K - k)));
+}
+
+/* The largest of eight unsigned lanes. */
+EK_INLINE uint32_t max_of_lanes_u32(__m256i v)
+{
+    __m128i m =
+        _mm_max_epu32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0x4e));
+    m = _mm_max_epu32(m, _mm_shuffle_epi32(m, 0xb1));
+    return (uint32_t)_mm_cvtsi128_si32(m);
+}
+
+EK_INLINE int32_t sum_of_lanes_i32(__m256i v)
+{
+    __m128i s =
+        _mm_add_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1));
+    return _mm_cvtsi128_si32(s);
+}
+
+/* 32 values in v; see ref/prepare.c for infinities, NaN and tiny groups. */
+EK_INLINE void quantize_group(int8_t *q, float *scale, float *sum, const __m256 v[4])
+{
+    const __m256i abs = _mm256_set1_epi32(0x7fffffff);
+    __m256i most = _mm256_setzero_si256(), total = most, i[4];
+    for (int j = 0; j < 4; j++)
+        most = _mm256_max_epu32(most, _mm256_and_si256(_mm256_castps_si256(v[j]), abs));
+    uint32_t top = max_of_lanes_u32(most);
+    float amax = ek_f32_of_bits(top);
+    bool is_finite = top < 0x7f800000u;
+    if (!is_finite || amax < EK_ACT_TINY) {
+        _mm256_storeu_si256((__m256i *)(void *)q, _mm256_setzero_si256());
+        *scale = is_finite ? 0.0f : NAN;
+        *sum = 0;
+        return;
+    }
+    __m256 inv = _mm256_set1_ps(127.0f / amax);
+    for (int j = 0; j < 4; j++) {
+        i[j] = _mm256_cvtps_epi32(_mm256_mul_ps(v[j], inv));
+        total = _mm256_add_epi32(total, i[j]);
+    }
+    /* The packs work within 128-bit halves; the permutation puts quads in order. */
+    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(i[0], i[1]),
+                                       _mm256_packs_epi32(i[2], i[3]));
+    bytes =
+        _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)(void *)q, bytes);
+    *scale = amax / 127.0f;
+    *sum = (float)sum_of_lanes_i32(total);
+}
+
+static void quantize_row(unsigned char *row, const float *x, int64_t K)
+{
+    int64_t G = ek_weight_groups(K);
+    float *scales = ek_act_scales(row, G), *sums = ek_act_sums(row, G);
+    for (int64_t g = 0; g < G; g++) {
+        __m256 v[4];
+        for (int j = 0; j < 4; j++) {
+            int64_t k = g * EK_GROUP + 8 * j;
+            v[j] = load_first(x + k, K - k);
+        }
+        quantize_group((int8_t *)row + g * EK_GROUP, &scales[g], &sums[g], v);
+    }
+}
+
+void ek_avx2_matmul_prepare(void *act, enum ek_weight_format f, const float *x,
+                            int64_t ldx, int64_t T, int64_t K, int64_t t0, int64_t t1)
+{
+    (void)T;
+    int64_t Kp = ek_weight_groups(K) * EK_GROUP;
+    for (int64_t t = t0; t < t1; t++) {
+        unsigned char *row = ek_act_row(act, f, K, t);
+        if (f == EK_WEIGHT_F32)
+            copy_row((float *)(void *)row, x + t * ldx, K, Kp);
+        else if (f == EK_WEIGHT_BF16 || f == EK_WEIGHT_E4M3)
+            bf16_row((uint16_t *)(void *)row, x + t * ldx, K, Kp);
+        else
+            quantize_row(row, x + t * ldx, K);
+    }
+}
