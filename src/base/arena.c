@@ -3,10 +3,12 @@
 #include "base/mem.h"
 
 #include <stdalign.h>
+#include <stdbool.h>
 #include <string.h>
 
 #define ALIGN     16
-#define BLOCK_MIN 4096
+#define BLOCK_MIN 4096 /* bytes of the first block; each next one is twice the last */
+#define BLOCK_MAX (1 << 20) /* up to this */
 
 struct ek_arena_block {
     struct ek_arena_block *next;
@@ -44,6 +46,35 @@ void ek_arena_reset(struct ek_arena *a)
     a->used_bytes = 0;
 }
 
+/* A block with room for `need`. One that the request fills by more than half is its
+ * own and stands behind the head, which stays open for small requests. */
+static struct ek_arena_block *add_block(struct ek_arena *a, size_t need)
+{
+    struct ek_arena_block *head = a->head;
+    size_t cap = head ? head->cap * 2 : BLOCK_MIN;
+    if (cap > BLOCK_MAX)
+        cap = BLOCK_MAX;
+    bool is_own = need > cap / 2;
+    if (is_own)
+        cap = need;
+    size_t bytes;
+    if (!ek_add_size(&bytes, cap, sizeof *head))
+        return NULL;
+    struct ek_arena_block *b = ek_alloc(bytes);
+    if (!b)
+        return NULL;
+    b->used = 0;
+    b->cap = cap;
+    if (is_own && head) {
+        b->next = head->next;
+        head->next = b;
+    } else {
+        b->next = head;
+        a->head = b;
+    }
+    return b;
+}
+
 void *ek_arena_alloc(struct ek_arena *a, size_t size)
 {
     size_t padded;
@@ -53,23 +84,10 @@ void *ek_arena_alloc(struct ek_arena *a, size_t size)
     if (padded > a->max_bytes - a->used_bytes)
         return NULL;
     struct ek_arena_block *b = a->head;
-    if (!b || padded > b->cap - b->used) {
-        size_t cap = b ? b->cap * 2 : BLOCK_MIN;
-        if (cap > 1 << 20)
-            cap = 1 << 20;
-        if (cap < padded)
-            cap = padded;
-        size_t bytes;
-        if (!ek_add_size(&bytes, cap, sizeof *b))
-            return NULL;
-        struct ek_arena_block *fresh = ek_alloc(bytes);
-        if (!fresh)
-            return NULL;
-        fresh->next = b;
-        fresh->used = 0;
-        fresh->cap = cap;
-        a->head = b = fresh;
-    }
+    if (!b || padded > b->cap - b->used)
+        b = add_block(a, padded);
+    if (!b)
+        return NULL;
     void *p = b->data + b->used;
     b->used += padded;
     a->used_bytes += padded;

@@ -12,14 +12,14 @@
 struct ek_arena_block;
 
 struct ek_arena {
-    struct ek_arena_block *head; /* newest block, owned */
+    struct ek_arena_block *head; /* the block in use, then the full ones; owned */
     size_t used_bytes;           /* handed out, padding included */
     size_t max_bytes;            /* ceiling of used_bytes */
 };
 
 void ek_arena_init(struct ek_arena *a, size_t max_bytes);
 void ek_arena_release(struct ek_arena *a);
-void ek_arena_reset(struct ek_arena *a); /* keeps the newest block */
+void ek_arena_reset(struct ek_arena *a); /* keeps the block in use */
 
 /* Aligned to 16 bytes; NULL over the ceiling or without memory. */
 void *ek_arena_alloc(struct ek_arena *a, size_t size) EK_MUST_USE;

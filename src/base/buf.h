@@ -24,7 +24,8 @@ void ek_buf_init(struct ek_buf *b, size_t max);
 void ek_buf_release(struct ek_buf *b);
 void ek_buf_reset(struct ek_buf *b); /* len = 0, memory kept */
 
-/* Errors of all appends: EK_ELIMIT past max, EK_ENOMEM; the buffer is unchanged. */
+/* Errors of all appends: EK_ELIMIT past max, EK_ENOMEM; the buffer is unchanged. What
+ * is appended must not lie in the buffer itself, which may move. */
 int ek_buf_reserve(struct ek_buf *b, size_t extra) EK_MUST_USE;
 int ek_buf_add(struct ek_buf *b, const void *p, size_t n) EK_MUST_USE;
 int ek_buf_add_char(struct ek_buf *b, char c) EK_MUST_USE;

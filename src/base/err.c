@@ -9,26 +9,26 @@
  * \xNN. Ends with "..." when it does not fit. */
 static void copy_printable(char *dst, size_t cap, const char *src, size_t n)
 {
-    size_t at = 0, i = 0;
+    size_t at = 0, i = 0, cut = 0; /* cut: the last end that leaves room for dots */
     while (i < n) {
         uint32_t c;
         size_t len = ek_utf8_decode(&c, src + i, n - i);
         char hex[5];
         const char *piece = src + i;
         size_t piece_len = len;
-        if (len == 0 || c < 0x20 || c == 0x7f) {
+        if (len == 0 || c < 0x20 || (c >= 0x7f && c <= 0x9f)) {
             snprintf(hex, sizeof hex, "\\x%02x", (unsigned char)src[i]);
             piece = hex;
             piece_len = 4;
             len = 1;
         }
-        if (at + piece_len > cap - 4 && i + len < n) {
-            memcpy(dst + at, "...", 3);
-            at += 3;
+        if (at <= cap - 4)
+            cut = at;
+        if (at + piece_len > cap - 1) {
+            memcpy(dst + cut, "...", 3);
+            at = cut + 3;
             break;
         }
-        if (at + piece_len > cap - 1)
-            break;
         memcpy(dst + at, piece, piece_len);
         at += piece_len;
         i += len;

@@ -12,17 +12,34 @@
 
 static int set_errno(struct ek_err *err, const char *path, int code)
 {
-    int status = code == ENOENT || code == ENOTDIR ? EK_ENOENT
-                 : code == EACCES || code == EPERM ? EK_EPERM
-                 : code == ENOMEM                  ? EK_ENOMEM
-                                                   : EK_EIO;
+    int status;
+    switch (code) {
+    case ENOENT:
+    case ENOTDIR:
+        status = EK_ENOENT;
+        break;
+    case EACCES:
+    case EPERM:
+    case EROFS:
+        status = EK_EPERM;
+        break;
+    case EISDIR:
+        status = EK_EINVAL;
+        break;
+    case ENOMEM:
+        status = EK_ENOMEM;
+        break;
+    default:
+        status = EK_EIO;
+    }
     return ek_err_set(err, status, "%s: %s", path, strerror(code));
 }
 
 int ek_file_open(struct ek_file *f, const char *path, struct ek_err *err)
 {
     int rc = 0;
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    /* Not blocking: opening a pipe would otherwise wait for its writer. */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return set_errno(err, path, errno);
     struct stat st;
@@ -71,6 +88,7 @@ int ek_file_read(struct ek_buf *out, const char *path, struct ek_err *err)
     if (fd < 0)
         return set_errno(err, name, errno);
     int rc = 0;
+    size_t start = out->len;
     for (;;) {
         size_t room = out->max - out->len;
         size_t want = room < 65536 ? room : 65536;
@@ -94,6 +112,11 @@ int ek_file_read(struct ek_buf *out, const char *path, struct ek_err *err)
         out->len += (size_t)got;
         out->data[out->len] = 0;
     }
+    if (rc) {
+        out->len = start;
+        if (out->data)
+            out->data[start] = 0;
+    }
     if (!is_stdin)
         close(fd);
     return rc;
@@ -105,8 +128,8 @@ static int write_all(int fd, const char *p, size_t n)
         ssize_t put = write(fd, p, n);
         if (put < 0 && errno == EINTR)
             continue;
-        if (put < 0)
-            return errno;
+        if (put <= 0)
+            return put < 0 ? errno : EIO;
         p += put;
         n -= (size_t)put;
     }
@@ -117,10 +140,12 @@ int ek_file_write_parts(const char *path, const struct ek_file_part *parts,
                         size_t n_parts, struct ek_err *err)
 {
     char aside[4096];
-    int len = snprintf(aside, sizeof aside, "%s.%ld.tmp", path, (long)getpid());
+    /* The thread's number: no two live writers share it. */
+    int len = snprintf(aside, sizeof aside, "%s.%ld.tmp", path, (long)gettid());
     if (len < 0 || (size_t)len >= sizeof aside)
         return ek_err_set(err, EK_ELIMIT, "%s: path is too long", path);
-    int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    unlink(aside); /* a dead one's leftover; created anew, no link is followed */
+    int fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd < 0)
         return set_errno(err, path, errno);
     int code = 0;
@@ -149,7 +174,8 @@ const char *ek_format_bytes(char out[32], uint64_t bytes)
     static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
     double v = (double)bytes;
     size_t i = 0;
-    for (; v >= 1024.0 && i < 6; i++)
+    /* 1023.95 would be printed as 1024.0 of the smaller unit. */
+    for (; v >= (i ? 1023.95 : 1024.0) && i < 6; i++)
         v /= 1024.0;
     snprintf(out, 32, i ? "%.1f %s" : "%.0f %s", v, unit[i]);
     return out;

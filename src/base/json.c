@@ -4,6 +4,7 @@
 #include "base/utf8.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -59,6 +60,24 @@ static int check_limits(const char *s, size_t n, const struct ek_json_limits *li
     return 0;
 }
 
+/* jansson drops characters without a word when its token buffer cannot grow, so a
+ * refused allocation is remembered here and fails the parse whatever it returned. */
+static _Thread_local bool has_refused;
+
+static void *alloc_for_jansson(size_t size)
+{
+    void *p = ek_alloc(size);
+    if (!p)
+        has_refused = true;
+    return p;
+}
+
+/* What was allocated before may be freed after: ek_free takes malloc's blocks. */
+static void set_allocator(void)
+{
+    json_set_alloc_funcs(alloc_for_jansson, ek_free);
+}
+
 int ek_json_parse(json_t **out, const char *text, size_t n,
                   const struct ek_json_limits *limits, struct ek_err *err)
 {
@@ -66,11 +85,16 @@ int ek_json_parse(json_t **out, const char *text, size_t n,
     int rc = check_limits(text, n, limits ? limits : &none, err);
     if (rc)
         return rc;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, set_allocator);
+    has_refused = false;
     json_error_t at;
     json_t *root = json_loadb(
         text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &at);
-    if (!root && json_error_code(&at) == json_error_out_of_memory)
+    if (has_refused) {
+        json_decref(root);
         return ek_err_set(err, EK_ENOMEM, "JSON: out of memory");
+    }
     if (!root)
         return ek_err_set(err, EK_EFORMAT, "JSON line %d column %d: %s", at.line,
                           at.column, at.text);
@@ -128,6 +152,10 @@ int ek_json_add_double(struct ek_buf *b, double v)
     if (!isfinite(v))
         return ek_buf_add_str(b, "-9999.0");
     char text[40];
+    if (v == trunc(v) && fabs(v) < 1e15) { /* "100", where %g's shortest is "1e+02" */
+        snprintf(text, sizeof text, "%.0f", v);
+        return ek_buf_add_str(b, text);
+    }
     for (int digits = 1; digits <= 17; digits++) {
         snprintf(text, sizeof text, "%.*g", digits, v);
         if (strtod(text, NULL) == v)

@@ -23,6 +23,7 @@ struct ek_json_limits {
 
 /* Parses text[0,n); the caller owns *out (json_decref). Before jansson sees the text,
  * size, depth and number of values are counted in one pass without allocation.
+ * From the first call on jansson allocates through ek_alloc.
  * Errors: EK_ELIMIT (which limit, both numbers), EK_EFORMAT (line, column, what was
  * found), EK_ENOMEM. Threads: any. */
 int ek_json_parse(json_t **out, const char *text, size_t n,
@@ -32,7 +33,7 @@ int ek_json_parse(json_t **out, const char *text, size_t n,
  * Errors: those of ek_buf_add. */
 int ek_json_add_str(struct ek_buf *b, const char *s, size_t n) EK_MUST_USE;
 
-/* Appends the shortest decimal that reads back as v; NaN and infinities are written as
+/* Appends the shortest decimal that reads back as v, whole numbers without exponent; NaN and infinities are written as
  * -9999.0 (a missing log-probability: JSON has no word for them). */
 int ek_json_add_double(struct ek_buf *b, double v) EK_MUST_USE;
 

@@ -10,7 +10,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LINE_CAP 2048
+#define LINE_CAP   4096
+#define FIELDS_CAP 2048
+#define TAIL_BYTES 32 /* kept free for the note that fields were left out and the end */
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
@@ -35,34 +37,59 @@ int ek_log_level_parse(enum ek_log_level *level, const char *name)
     return EK_EINVAL;
 }
 
+/* A line being written. What does not fit is left out and noted. */
 struct line {
     char text[LINE_CAP];
-    size_t len;
+    size_t len; /* <= LINE_CAP - TAIL_BYTES until the tail is put */
+    bool is_cut;
 };
 
-/* Two bytes stay free for the closing "}\n". */
 static void put(struct line *l, const char *s, size_t n)
 {
-    if (n > LINE_CAP - 2 - l->len)
+    if (n > LINE_CAP - TAIL_BYTES - l->len) {
+        l->is_cut = true;
         return;
+    }
     memcpy(l->text + l->len, s, n);
     l->len += n;
 }
 
-static void put_json_char(struct line *l, const char *p, size_t n)
+static void put_tail(struct line *l, const char *s)
 {
-    char esc[7];
-    unsigned char c = (unsigned char)*p;
-    if (n > 1) {
-        put(l, p, n);
-    } else if (c == '"' || c == '\\') {
-        put(l, (char[2]){'\\', (char)c}, 2);
-    } else if (c < 0x20 || c >= 0x7f) {
-        snprintf(esc, sizeof esc, "\\u%04x", c);
-        put(l, esc, 6);
-    } else {
-        put(l, p, 1);
+    size_t n = strlen(s);
+    memcpy(l->text + l->len, s, n);
+    l->len += n;
+}
+
+/* One character of at most `n` bytes at p, escaped so that it neither ends a JSON
+ * string nor acts on a terminal. Returns the bytes it took. */
+static size_t put_char(struct line *l, const char *p, size_t n, bool is_json)
+{
+    char escaped[8];
+    uint32_t c;
+    size_t len = ek_utf8_decode(&c, p, n);
+    if (len == 0) {
+        put(l, "\xef\xbf\xbd", 3);
+        return ek_utf8_bad_length(p, n);
     }
+    if (c < 0x20 || (c >= 0x7f && c <= 0x9f)) {
+        snprintf(escaped, sizeof escaped, "\\u%04x", (unsigned)c);
+        put(l, escaped, 6);
+    } else if (is_json && (c == '"' || c == '\\')) {
+        put(l, "\\", 1);
+        put(l, p, 1);
+    } else {
+        put(l, p, len);
+    }
+    return len;
+}
+
+static void put_text_fields(struct line *l, const char *p, const char *end)
+{
+    if (p < end)
+        put(l, " ", 1);
+    while (p < end)
+        p += put_char(l, p, (size_t)(end - p), false);
 }
 
 /* One value of the field list: bare up to a space, or quoted. Returns where it ends. */
@@ -73,10 +100,7 @@ static const char *put_json_value(struct line *l, const char *p, const char *end
     while (p < end && *p != (is_quoted ? '"' : ' ')) {
         if (is_quoted && *p == '\\' && p + 1 < end)
             p++;
-        uint32_t c;
-        size_t n = ek_utf8_decode(&c, p, (size_t)(end - p));
-        put_json_char(l, p, n ? n : 1);
-        p += n ? n : 1;
+        p += put_char(l, p, (size_t)(end - p), true);
     }
     return p + (is_quoted && p < end);
 }
@@ -87,15 +111,40 @@ static void put_json_fields(struct line *l, const char *p, const char *end)
         const char *eq = memchr(p, '=', (size_t)(end - p));
         if (!eq)
             break;
+        size_t start = l->len;
         put(l, ",\"", 2);
-        for (; p < eq; p++)
-            put_json_char(l, p, 1);
+        while (p < eq)
+            p += put_char(l, p, (size_t)(eq - p), true);
         put(l, "\":\"", 3);
         p = put_json_value(l, eq + 1, end);
         put(l, "\"", 1);
+        if (l->is_cut) { /* half a field is no JSON */
+            l->len = start;
+            break;
+        }
         while (p < end && *p == ' ')
             p++;
     }
+}
+
+static void put_head(struct line *l, enum ek_log_level level, const char *event,
+                     bool is_json)
+{
+    int64_t now_us = ek_clock_wall_us();
+    time_t now = (time_t)(now_us / 1000000);
+    int ms = (int)(now_us / 1000 % 1000);
+    struct tm tm;
+    char stamp[32], head[160];
+    gmtime_r(&now, &tm);
+    strftime(stamp, sizeof stamp, is_json ? "%Y-%m-%dT%H:%M:%S" : "%H:%M:%S", &tm);
+    if (is_json)
+        snprintf(head, sizeof head,
+                 "{\"ts\":\"%s.%03dZ\",\"level\":\"%s\",\"event\":\"%.64s\"", stamp, ms,
+                 level_names[level], event);
+    else
+        snprintf(head, sizeof head, "%s.%03d %s %.64s", stamp, ms, level_names[level],
+                 event);
+    put(l, head, strlen(head));
 }
 
 void ek_log(enum ek_log_level level, const char *event, const char *fmt, ...)
@@ -106,37 +155,25 @@ void ek_log(enum ek_log_level level, const char *event, const char *fmt, ...)
     int form = atomic_load_explicit(&current_form, memory_order_relaxed);
     bool is_json = form == EK_LOG_JSON || (form == EK_LOG_AUTO && !isatty(2));
 
-    char fields[LINE_CAP / 2] = "";
+    char fields[FIELDS_CAP] = "";
+    bool is_cut = false;
     if (fmt) {
         va_list args;
         va_start(args, fmt);
-        vsnprintf(fields, sizeof fields, fmt, args);
+        int n = vsnprintf(fields, sizeof fields, fmt, args);
         va_end(args);
+        is_cut = n < 0 || (size_t)n >= sizeof fields;
     }
-    int64_t now_us = ek_clock_wall_us();
-    time_t now = (time_t)(now_us / 1000000);
-    int ms = (int)(now_us / 1000 % 1000);
-    struct tm tm;
-    gmtime_r(&now, &tm);
-
+    const char *end = fields + strlen(fields);
     struct line l = {.len = 0};
-    char head[160], stamp[32];
-    if (is_json) {
-        strftime(stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &tm);
-        snprintf(head, sizeof head,
-                 "{\"ts\":\"%s.%03dZ\",\"level\":\"%s\",\"event\":\"%s\"", stamp, ms,
-                 level_names[level], event);
-        put(&l, head, strlen(head));
-        put_json_fields(&l, fields, fields + strlen(fields));
-        l.text[l.len++] = '}';
-    } else {
-        strftime(stamp, sizeof stamp, "%H:%M:%S", &tm);
-        snprintf(head, sizeof head, "%s.%03d %s %s ", stamp, ms, level_names[level],
-                 event);
-        put(&l, head, strlen(head));
-        put(&l, fields, strlen(fields));
-    }
-    l.text[l.len++] = '\n';
+    put_head(&l, level, event, is_json);
+    if (is_json)
+        put_json_fields(&l, fields, end);
+    else
+        put_text_fields(&l, fields, end);
+    if (is_cut || l.is_cut)
+        put_tail(&l, is_json ? ",\"cut\":\"true\"" : " cut=true");
+    put_tail(&l, is_json ? "}\n" : "\n");
     ssize_t ignored = write(2, l.text, l.len);
     (void)ignored;
 }

@@ -23,7 +23,8 @@ void ek_log_setup(enum ek_log_level level, enum ek_log_form form);
 int ek_log_level_parse(enum ek_log_level *level, const char *name) EK_MUST_USE;
 
 /* fmt yields `key=value` fields separated by spaces; a value with spaces is written
- * key="...", with \" and \\ escaped. fmt may be NULL. Cannot fail. */
+ * key="...", with \" and \\ escaped. fmt may be NULL. Control characters are written
+ * \u00NN. Fields past 2 KiB are cut, and cut=true says so. Cannot fail. */
 void ek_log(enum ek_log_level level, const char *event, const char *fmt, ...)
     EK_PRINTF(3, 4);
 

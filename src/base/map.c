@@ -52,7 +52,8 @@ static struct ek_map_slot *find(struct ek_map_slot *slots, size_t cap, const cha
         struct ek_map_slot *s = &slots[i];
         if (!s->key)
             return s;
-        if (s->hash == hash && s->len == len && memcmp(s->key, key, len) == 0)
+        if (s->hash == hash && s->len == len &&
+            (len == 0 || memcmp(s->key, key, len) == 0)) /* key may then be NULL */
             return s;
     }
 }
@@ -78,8 +79,10 @@ int ek_map_reserve(struct ek_map *m, size_t n)
     if (n > m->max)
         return EK_ELIMIT;
     size_t cap = m->cap ? m->cap : 16;
-    while (n > cap / 4 * 3)
-        cap *= 2;
+    while (n > cap / 4 * 3) {
+        if (!ek_mul_size(&cap, cap, 2))
+            return EK_ENOMEM;
+    }
     return cap == m->cap ? 0 : grow(m, cap);
 }
 

@@ -1,0 +1,140 @@
+#include "base/mem.h"
+#include "testkit.h"
+
+static void zero_bytes_yield_a_unique_pointer(void **state)
+{
+    (void)state;
+    void *a = ek_alloc(0), *b = ek_calloc(0, 8), *c = ek_alloc_array(8, 0);
+    void *d = ek_alloc_aligned(64, 0), *e = ek_realloc_array(NULL, 0, 0);
+    assert_true(a && b && c && d && e);
+    assert_ptr_not_equal(a, b);
+    e = ek_realloc_array(e, 0, 4); /* still a block, not a free */
+    assert_non_null(e);
+    ek_free(a);
+    ek_free(b);
+    ek_free(c);
+    ek_free(d);
+    ek_free(e);
+    ek_free(NULL);
+}
+
+static void sizes_that_overflow_are_refused(void **state)
+{
+    (void)state;
+    assert_null(ek_alloc(SIZE_MAX));
+    assert_null(ek_alloc_array(SIZE_MAX, 2));
+    assert_null(ek_alloc_array(SIZE_MAX / 2 + 2, 2));
+    assert_null(ek_calloc(SIZE_MAX, 2));
+    assert_null(ek_alloc_aligned(64, SIZE_MAX));
+    assert_null(ek_alloc_aligned(64, SIZE_MAX - 62));
+    assert_null(ek_strndup("x", SIZE_MAX));
+    char *p = ek_strndup("kept", 4);
+    assert_non_null(p);
+    assert_null(ek_realloc_array(p, SIZE_MAX, 3));
+    assert_string_equal(p, "kept");
+    ek_free(p);
+}
+
+static void calloc_zeroes_and_aligned_aligns(void **state)
+{
+    (void)state;
+    unsigned char *p = ek_calloc(100, 3);
+    assert_non_null(p);
+    for (int i = 0; i < 300; i++)
+        assert_int_equal(p[i], 0);
+    ek_free(p);
+    for (size_t align = sizeof(void *); align <= 4096; align *= 2) {
+        p = ek_alloc_aligned(align, 1 + align / 3);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % align, 0);
+        ek_free(p);
+    }
+}
+
+static void strndup_copies_nul_and_ends_with_one(void **state)
+{
+    (void)state;
+    char *p = ek_strndup("a\0bc", 3);
+    assert_memory_equal(p, "a\0b", 4);
+    ek_free(p);
+    p = ek_strndup(NULL, 0);
+    assert_string_equal(p, "");
+    ek_free(p);
+}
+
+static void checked_sizes_leave_out_untouched_on_overflow(void **state)
+{
+    (void)state;
+    size_t out = 7;
+    assert_false(ek_mul_size(&out, SIZE_MAX, 2));
+    assert_false(ek_add_size(&out, SIZE_MAX, 1));
+    assert_int_equal(out, 7);
+    assert_true(ek_mul_size(&out, SIZE_MAX, 1));
+    assert_true(out == SIZE_MAX);
+    assert_true(ek_add_size(&out, SIZE_MAX - 1, 1));
+    assert_true(out == SIZE_MAX);
+    assert_true(ek_mul_size(&out, 0, SIZE_MAX));
+    assert_int_equal(out, 0);
+}
+
+/* One call of every door. Returns how many gave a pointer. */
+static int call_all(void)
+{
+    void *p[] = {ek_alloc(8),
+                 ek_alloc_array(2, 8),
+                 ek_calloc(2, 8),
+                 ek_realloc_array(NULL, 2, 8),
+                 ek_alloc_aligned(64, 8),
+                 ek_strndup("x", 1)};
+    int n = 0;
+    for (size_t i = 0; i < sizeof p / sizeof p[0]; i++) {
+        n += p[i] != NULL;
+        ek_free(p[i]);
+    }
+    return n;
+}
+
+static void the_kth_allocation_fails_once_through_every_door(void **state)
+{
+    (void)state;
+    for (uint64_t k = 1; k <= 6; k++) {
+        ek_mem_fail_at(k);
+        assert_false(ek_mem_failed());
+        assert_int_equal(call_all(), 5);
+        assert_true(ek_mem_failed());
+        assert_int_equal(call_all(), 6); /* once */
+    }
+    ek_mem_fail_at(7);
+    assert_int_equal(call_all(), 6);
+    assert_false(ek_mem_failed());
+    ek_mem_fail_at(0);
+    assert_int_equal(call_all(), 6);
+    assert_false(ek_mem_failed());
+}
+
+static void the_drive_fails_each_allocation_and_ends(void **state)
+{
+    (void)state;
+    int n_runs = 0, n_good = 0;
+    EK_EACH_FAILURE (k) {
+        n_runs++;
+        n_good += call_all() == 6;
+    }
+    assert_int_equal(n_runs, 7);
+    assert_int_equal(n_good, 1);
+    assert_int_equal(call_all(), 6); /* the drive is off again */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zero_bytes_yield_a_unique_pointer),
+        cmocka_unit_test(sizes_that_overflow_are_refused),
+        cmocka_unit_test(calloc_zeroes_and_aligned_aligns),
+        cmocka_unit_test(strndup_copies_nul_and_ends_with_one),
+        cmocka_unit_test(checked_sizes_leave_out_untouched_on_overflow),
+        cmocka_unit_test(the_kth_allocation_fails_once_through_every_door),
+        cmocka_unit_test(the_drive_fails_each_allocation_and_ends),
+    };
+    return cmocka_run_group_tests_name("mem", tests, NULL, NULL);
+}
