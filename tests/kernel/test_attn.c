@@ -133,7 +133,7 @@ static void expect_head(const struct fixture *f, int64_t i, int64_t row, int64_t
     int64_t D = f->d.D, kv = h / (f->d.H / f->d.K);
     int64_t first = f->d.window > 0 && pos >= f->d.window ? pos - f->d.window + 1 : 0;
     const float *q = f->q + row * f->ldq + h * D, *out = f->out + row * f->ldo + h * D;
-    double s[1024], sum[256] = {0}, max = -INFINITY, total = 0;
+    double s[1024], sum[256] = {0}, max = -HUGE_VAL, total = 0;
     for (int64_t j = first; j <= pos; j++) {
         const float *k = f->k + (f->token0[i] + j) * f->ldk + kv * D;
         s[j] = 0;
