@@ -85,8 +85,8 @@ int ek_http_add_header(struct ek_http_exchange *x, const char *name,
                        const char *value) EK_MUST_USE;
 
 /* The whole answer at once; code 200..599. HEAD sends the head alone; 204 and 304 have
- * no body. content_type may be NULL. EK_ENOMEM closes the connection (on_closed follows);
- * EK_ECLOSED after ek_http_abort or such a failure. */
+ * no body. content_type may be NULL. EK_ENOMEM closes the connection (on_closed
+ * follows); EK_ECLOSED after ek_http_abort or such a failure. */
 int ek_http_respond(struct ek_http_exchange *x, int code, const char *content_type,
                     const void *body, size_t n) EK_MUST_USE;
 

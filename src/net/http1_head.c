@@ -120,7 +120,7 @@ static void parse_target(struct ek_http1 *p, char *target)
     p->request.path = path[0] ? path : "/";
 }
 
-/* Request line ------------------------------------------------------------------ */
+/* Request line ----------------------------------------------------------------- */
 
 static bool is_known_method(const char *m)
 {
@@ -144,10 +144,11 @@ static void parse_version(struct ek_http1 *p, const char *v)
     if (strlen(v) != 8 || strncmp(v, "HTTP/", 5) != 0 || !is_digit(v[5]) ||
         v[6] != '.' || !is_digit(v[7])) {
         ek_http1_fail(p, 400, "the request line is not METHOD TARGET HTTP/1.1");
-    } else if (v[5] != '1') {
-        ek_http1_fail(p, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+        return;
     }
     p->minor = v[7] == '0' ? 0 : 1;
+    if (v[5] != '1')
+        ek_http1_fail(p, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
 }
 
 static void parse_request_line(struct ek_http1 *p, char *line)
@@ -171,7 +172,7 @@ static void parse_request_line(struct ek_http1 *p, char *line)
         ek_http1_fail(p, 501, "the method is not known here");
 }
 
-/* Fields ------------------------------------------------------------------------ */
+/* Fields ----------------------------------------------------------------------- */
 
 static bool is_space(char c)
 {
@@ -349,7 +350,7 @@ void ek_http1_parse_head(struct ek_http1 *p)
         check_fields(p);
 }
 
-/* Reasons ----------------------------------------------------------------------- */
+/* Reasons ---------------------------------------------------------------------- */
 
 const char *ek_http1_reason(int code)
 {

@@ -215,7 +215,7 @@ void ek_http_abort(struct ek_http_exchange *x)
     ek_http_conn_soon(x->conn);
 }
 
-/* The server's own answers ------------------------------------------------------ */
+/* The server's own answers ----------------------------------------------------- */
 
 static int put_error_body(const struct ek_http_server *s, struct ek_buf *body, int code,
                           const char *reason, const char **type)

@@ -9,8 +9,8 @@
  *
  * Nothing of the handler is called from inside an ek_http_* call: those only fill `out`
  * and put the connection on the server's `soon` list, which a timer of delay 0 works
- * off in the same turn. So x stays valid for the caller, and the pieces of one turn leave
- * in one write.
+ * off in the same turn. So x stays valid for the caller, and the pieces of one turn
+ * leave in one write.
  */
 #ifndef EVENKEEL_NET_HTTP_INT_H
 #define EVENKEEL_NET_HTTP_INT_H

@@ -25,8 +25,8 @@ int ek_loop_new(struct ek_loop **loop, struct ek_err *err) EK_MUST_USE;
 /* Nothing may be watched any more; NULL is fine. Timers still started are forgotten. */
 void ek_loop_free(struct ek_loop *loop);
 
-/* Runs until ek_loop_stop; a stop asked for before makes it return at once. It may be
- * run again afterwards. Errors: EK_EIO. */
+/* Runs until the end of the turn that sees ek_loop_stop; one asked for before makes it
+ * return after the first turn. It may be run again afterwards. Errors: EK_EIO. */
 int ek_loop_run(struct ek_loop *loop, struct ek_err *err) EK_MUST_USE;
 void ek_loop_stop(struct ek_loop *loop); /* any thread, and signal-safe */
 

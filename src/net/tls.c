@@ -26,7 +26,7 @@ struct ek_tls {
     bool has_met_http;
 };
 
-/* Socket BIO -------------------------------------------------------------------- */
+/* Socket BIO ------------------------------------------------------------------- */
 
 static int fd_of(BIO *b)
 {
@@ -81,7 +81,7 @@ static BIO_METHOD *make_socket_method(void)
     return NULL;
 }
 
-/* Context ----------------------------------------------------------------------- */
+/* Context ---------------------------------------------------------------------- */
 
 static const char *library_reason(void)
 {
@@ -201,7 +201,7 @@ void ek_tls_context_free(struct ek_tls_context *tls)
     ek_free(tls);
 }
 
-/* Connection -------------------------------------------------------------------- */
+/* Connection ------------------------------------------------------------------- */
 
 int ek_tls_new(struct ek_tls **t, struct ek_tls_context *context, int fd)
 {

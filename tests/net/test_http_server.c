@@ -272,7 +272,7 @@ static void options_star_is_answered_by_the_server(void **state)
     assert_int_equal(f->n_requests, 1);
 }
 
-/* Refusals ------------------------------------------------------------------------ */
+/* Refusals --------------------------------------------------------------------- */
 
 static void a_malformed_request_gets_400_and_the_end(void **state)
 {
@@ -366,7 +366,7 @@ static void a_bad_answer_header_is_refused(void **state)
     expect(f, "Retry-After: 1\r\n\r\nlater");
 }
 
-/* Time ---------------------------------------------------------------------------- */
+/* Time ------------------------------------------------------------------------- */
 
 static void a_slow_head_gets_408(void **state)
 {
@@ -431,7 +431,7 @@ static void a_slow_reader_gets_a_large_answer_whole(void **state)
     assert_true(client_has(&f->c, "Content-Length: 3145728\r\n"));
 }
 
-/* Clients that leave -------------------------------------------------------------- */
+/* Clients that leave ----------------------------------------------------------- */
 
 static void hold(struct fixture *f)
 {
@@ -515,7 +515,7 @@ static void a_client_gone_in_the_middle_of_a_request_leaves_nothing(void **state
     assert_int_equal(f->n_requests, 0);
 }
 
-/* Ceilings ------------------------------------------------------------------------ */
+/* Ceilings --------------------------------------------------------------------- */
 
 static void unsent_bytes_have_a_ceiling(void **state)
 {
@@ -600,7 +600,7 @@ static void running_out_of_descriptors_is_survived(void **state)
     client_close(&late);
 }
 
-/* Life ---------------------------------------------------------------------------- */
+/* Life ------------------------------------------------------------------------- */
 
 static void drain_finishes_what_is_under_way(void **state)
 {
