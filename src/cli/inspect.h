@@ -6,7 +6,7 @@
 #include "base/buf.h"
 #include "data/modelfile.h"
 
-#define EK_INSPECT_NOTES 3
+#define EK_INSPECT_NOTES 4
 
 struct ek_inspect {
     struct ek_modelfile m; /* owned, open */

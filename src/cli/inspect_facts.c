@@ -48,13 +48,13 @@ static void read_gguf(struct ek_inspect *f)
         f->context = context;
     if (rc && rc != EK_ENOENT)
         note(f, &err);
+    /* The file's own words, for a tokenizer that is not known here. */
     const struct ek_gguf_kv *tokens = ek_gguf_find(g, "tokenizer.ggml.tokens");
     if (tokens && tokens->type == EK_GGUF_ARRAY)
         f->n_tokens = (int64_t)tokens->n;
-    if (!ek_gguf_get_str(g, "tokenizer.ggml.model", &s, NULL)) {
-        f->has_tokenizer = true;
+    f->has_tokenizer = ek_gguf_find(g, "tokenizer.ggml.model") != NULL;
+    if (!ek_gguf_get_str(g, "tokenizer.ggml.model", &s, NULL))
         set_text(f->tokenizer, sizeof f->tokenizer, s.p, s.n);
-    }
 }
 
 static void read_config(struct ek_inspect *f)
@@ -66,6 +66,28 @@ static void read_config(struct ek_inspect *f)
                  json_string_length(type));
     if (json_is_integer(context) && json_integer_value(context) > 0)
         f->context = json_integer_value(context);
+}
+
+static void read_tokenizer(struct ek_inspect *f)
+{
+    struct ek_err err = EK_ERR_INIT;
+    struct ek_tokenizer *t = NULL;
+    if (f->m.gguf && !f->has_tokenizer)
+        return;
+    int rc = ek_modelfile_tokenizer(&t, &f->m, &err);
+    if (rc == EK_ENOENT)
+        return;
+    f->has_tokenizer = true;
+    if (rc) {
+        note(f, &err);
+        if (!f->tokenizer[0])
+            set_text(f->tokenizer, sizeof f->tokenizer, "unknown", 7);
+        return;
+    }
+    const char *kind = ek_tokenizer_kind(t);
+    set_text(f->tokenizer, sizeof f->tokenizer, kind, strlen(kind));
+    f->n_tokens = ek_tokenizer_size(t);
+    ek_tokenizer_free(t);
 }
 
 static void read_template(struct ek_inspect *f)
@@ -103,6 +125,7 @@ int ek_inspect_open(struct ek_inspect *f, const char *path, struct ek_err *err)
         read_gguf(f);
     else
         read_config(f);
+    read_tokenizer(f);
     read_template(f);
     read_params(f);
     return 0;

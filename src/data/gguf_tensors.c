@@ -63,6 +63,7 @@ static const struct ggml_type ggml_types[] = {
     [35] = {"tq2_0", -1},
     [39] = {"mxfp4", -1},
     [40] = {"nvfp4", -1},
+    [41] = {"q1_0", -1},
 };
 #define N_GGML_TYPES (sizeof ggml_types / sizeof ggml_types[0])
 
