@@ -5,8 +5,9 @@
  *   by rows      a member owns rows [t0,t1) of the batch: norms, RoPE, KV writes
  *   by columns   a member owns a run of output panels for all rows: the matmuls
  * and attention by items (a tile of queries and a kv head), taken in turn.
- * No number depends on the split: kernels promise a row's bits whatever else is computed,
- * so a sequence's result is the same alone, in a batch, in chunks, with any team.
+ * No number depends on the split: kernels promise a row's bits whatever else is
+ * computed, so a sequence's result is the same alone, in a batch, in chunks, with any
+ * team.
  */
 #include "lm/model_int.h"
 
@@ -111,7 +112,7 @@ static void embed_rows(const struct crew *c)
                   b->pos + c->t0, n);
 }
 
-/* q, k, v of this member's rows: bias, per-head norm, RoPE, and k, v into their pages. */
+/* q, k, v of this member's rows: bias, per-head norm, RoPE; k, v into their pages. */
 static void finish_qkv(const struct crew *c, const struct ek_lm_layer *y, int32_t l)
 {
     const struct ek_lm *lm = c->s->lm;

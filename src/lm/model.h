@@ -14,13 +14,15 @@
 
 struct ek_lm;
 
-enum ek_lm_weights {                     /* --weights */
-                     EK_LM_WEIGHTS_KEEP, /* each tensor in the nearest packed format of its own type */
-                     EK_LM_WEIGHTS_F32,
-                     EK_LM_WEIGHTS_BF16,
-                     EK_LM_WEIGHTS_FP8,
-                     EK_LM_WEIGHTS_INT8,
-                     EK_LM_WEIGHTS_INT4,
+/* --weights: the packed format of every matrix. KEEP: for each tensor the format that
+ * keeps its own type with the least loss (ek_weight_keep). Vectors stay f32. */
+enum ek_lm_weights {
+    EK_LM_WEIGHTS_KEEP,
+    EK_LM_WEIGHTS_F32,
+    EK_LM_WEIGHTS_BF16,
+    EK_LM_WEIGHTS_FP8,
+    EK_LM_WEIGHTS_INT8,
+    EK_LM_WEIGHTS_INT4,
 };
 
 struct ek_lm_options {
@@ -56,7 +58,7 @@ struct ek_lm_seq {
 
 /* One step over all sequences: writes their keys and values into kv and the wanted
  * logits into `logits` (rows of V, in the order of seqs and positions).
- * Preconditions (asserted): sum of n_tokens <= max_batch_tokens, ids and pages in range.
+ * Preconditions (asserted): sum of n_tokens <= max_batch_tokens; ids, pages in range.
  * The result of a sequence is the same bits whatever else is in the batch and however
  * its prompt is cut into chunks. No allocation. Returns the number of logits rows. */
 int32_t ek_lm_forward(struct ek_lm *lm, struct ek_kv *kv, const struct ek_lm_seq *seqs,
