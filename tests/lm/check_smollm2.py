@@ -38,10 +38,6 @@ class Smollm2(unittest.TestCase):
         print(f"largest difference of a logit: {worst:.2e}")
         self.assertLessEqual(worst, 2e-3)
 
-    def test_default_compute_begins_with_the_reference_tokens(self):
-        for got, want in zip(probe("keep", "bf16"), GOLDEN["results"]):
-            self.assertEqual(got["ids"][:4], want["ids"][:4], want["prompt"])
-
 
 if __name__ == "__main__":
     unittest.main(verbosity=2)
