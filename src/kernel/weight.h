@@ -53,7 +53,8 @@ enum ek_weight_format ek_weight_keep(enum ek_dtype t);
  * (row_bytes apart) into w->data. n0 a multiple of EK_PANEL; n1 too, or N. Threads may
  * pack disjoint ranges at once (E4M3: ranges of whole 128 rows).
  *
- *   scratch  128*K floats, or NULL where t converts exactly by itself
+ *   scratch  128*K floats; NULL where codes move unchanged: q4_0, q4_1, q4_k to I4,
+ *            q8_0 to I8, bf16 to BF16, e4m3 to E4M3
  * Cost: O((n1-n0) K), no allocation. Cannot fail for a type ek_quant_can_read. */
 void ek_weight_pack(struct ek_weight *w, int64_t n0, int64_t n1, enum ek_dtype t,
                     const void *rows, size_t row_bytes, float *scratch);

@@ -10,7 +10,7 @@
  *   q6_k   ql[128] | qh[64] | i8 s[16] | f16 d   16 groups of 16: w = d s (q-32)
  *
  * Source: the GGUF format's reference quantisation (element order and rounding), tested
- * against the PyPI package gguf by tests/num/check_quant.py.
+ * against the PyPI package gguf by tests/num/check_quant_gguf.py.
  */
 #include "num/quant_int.h"
 

@@ -48,6 +48,12 @@ static inline void fill_random(float *x, int64_t n, struct ek_rng *rng)
         x[i] = random_float(rng);
 }
 
+static inline void expect_near(double got, double want, double bound)
+{
+    if (!(fabs(got - want) <= bound))
+        fail_msg("%.9g, expected %.9g +- %.2g", got, want, bound);
+}
+
 /* Calls check(ops) for each variant up to the best of this CPU. */
 static inline void for_each_isa(void (*check)(const struct ek_ops *ops))
 {
