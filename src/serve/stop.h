@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 #define EK_STOP_STRINGS_MAX 16
-#define EK_STOP_BYTES_MAX   1024 /* of one string */
+#define EK_STOP_BYTES_MAX   256 /* of one string */
 
 struct ek_stop_string {
     const char *text;

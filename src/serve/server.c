@@ -1,0 +1,219 @@
+/* server.c - the loop, the worker's news, and the stop. */
+#include "serve/server.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/rng.h"
+#include "serve/server_int.h"
+
+#include <string.h>
+#include <time.h>
+
+#define TICK_US 250000
+
+void ek_server_options_default(struct ek_server_options *o)
+{
+    *o = (struct ek_server_options){
+        .listen = "127.0.0.1:8080",
+        .max_queue = 64,
+        .drain_us = 30000000,
+        .keep_alive_us = 10000000,
+    };
+    ek_http_limits_default(&o->limits);
+}
+
+static void on_request(void *arg, struct ek_http_exchange *x)
+{
+    ek_route(arg, x);
+}
+
+static void on_closed(void *arg, struct ek_http_exchange *x, bool is_aborted)
+{
+    (void)arg;
+    (void)is_aborted;
+    struct ek_call *call = ek_http_get_user(x);
+    if (call)
+        ek_call_on_closed(call);
+}
+
+static int on_error_body(void *arg, struct ek_buf *out, int code, const char *reason)
+{
+    struct ek_server *s = arg;
+    s->metrics.answers[code]++;
+    return ek_api_write_error(out, code, "", reason);
+}
+
+static void cancel_all(struct ek_server *s)
+{
+    s->is_forced = true;
+    for (struct ek_call *c = s->calls; c; c = c->next)
+        ek_call_cancel(c);
+}
+
+/* After a stop: ends the loop once the engine has nothing of ours. Connections that
+ * still take bytes get the drain's time for it. */
+static void maybe_end(struct ek_server *s)
+{
+    if (!s->is_draining || ek_worker_choices(s->worker) > 0)
+        return;
+    if (s->n_calls == 0 || s->is_forced)
+        ek_loop_stop(s->loop);
+}
+
+static void on_tick(struct ek_timer *t)
+{
+    struct ek_server *s = t->owner;
+    int64_t now = ek_loop_now_us(s->loop);
+    for (struct ek_call *c = s->calls, *next; c; c = next) {
+        next = c->next;
+        ek_call_on_tick(c, now);
+    }
+    if (s->is_draining && !s->is_forced && now >= s->drain_until_us) {
+        ek_log(EK_LOG_WARN, "drain_timeout", "calls=%d", s->n_calls);
+        cancel_all(s);
+    }
+    maybe_end(s);
+    if (s->n_calls > 0 && ek_timer_start(t, TICK_US))
+        ek_log(EK_LOG_ERROR, "no_memory", "what=timer");
+}
+
+static void on_stop(struct ek_server *s)
+{
+    bool is_first = !s->is_draining;
+    if (is_first) {
+        s->is_draining = true;
+        s->drain_until_us = ek_loop_now_us(s->loop) + s->o.drain_us;
+        ek_log(EK_LOG_INFO, "draining", "calls=%d", s->n_calls);
+        ek_http_server_drain(s->http);
+    }
+    if (!is_first || s->n_stops > 1)
+        cancel_all(s);
+}
+
+/* Woken by the worker or by ek_server_stop. */
+static void on_wake(void *arg)
+{
+    struct ek_server *s = arg;
+    for (struct ek_delta *d; (d = ek_worker_next(s->worker));)
+        ek_call_on_delta(s, d);
+    int n_stops = s->n_stops;
+    if (n_stops != s->n_stops_seen) {
+        s->n_stops_seen = n_stops;
+        on_stop(s);
+    }
+    maybe_end(s);
+}
+
+static void wake(void *arg)
+{
+    struct ek_server *s = arg;
+    ek_loop_wake(s->loop);
+}
+
+static int start_worker(struct ek_server *s, struct ek_err *err)
+{
+    struct ek_engine *e = NULL;
+    /* The soft limit is in call.c; a list of prompts may pass it in one go. */
+    int32_t most = s->service->engine.max_seqs + s->o.max_queue + EK_API_CHOICES_MAX;
+    int rc = ek_worker_new(&s->worker, most, wake, s, err);
+    if (!rc)
+        rc = ek_service_engine(&e, s->service, ek_worker_on_delta, s->worker, err);
+    if (rc)
+        return rc;
+    s->model = (struct ek_job_model){
+        .engine = e,
+        .tokenizer = s->service->tokenizer,
+        .chat = s->service->chat,
+        .id = s->service->id,
+        .V = ek_lm_get_params(s->service->lm)->V,
+        .ctx = s->service->ctx,
+        .longest_piece = s->service->longest_piece,
+    };
+    rc = ek_worker_start(s->worker, e, err);
+    if (rc)
+        ek_engine_free(e);
+    return rc;
+}
+
+int ek_server_new(struct ek_server **out, const struct ek_server_options *o,
+                  struct ek_service *service, struct ek_err *err)
+{
+    struct ek_server *s = ek_calloc(1, sizeof *s);
+    if (!s)
+        return ek_err_set(err, EK_ENOMEM, "no memory for the server");
+    s->o = *o;
+    s->service = service;
+    struct ek_http_handler handler = {
+        .on_request = on_request,
+        .on_closed = on_closed,
+        .arg = s,
+        .on_error_body = on_error_body,
+        .error_type = "application/json",
+    };
+    s->o.limits.max_body_bytes = EK_API_BODY_BYTES_MAX;
+    int rc = ek_rng_secret(&s->id_salt, sizeof s->id_salt);
+    if (rc)
+        rc = ek_err_set(err, rc, "the system gives no random numbers");
+    if (!rc)
+        rc = ek_loop_new(&s->loop, err);
+    if (!rc) {
+        ek_loop_on_wake(s->loop, on_wake, s);
+        ek_timer_init(&s->tick, s->loop, on_tick, s);
+        rc = start_worker(s, err);
+    }
+    if (!rc)
+        rc = ek_http_server_new(&s->http, s->loop, o->listen, o->tls, &s->o.limits,
+                                &handler, err);
+    if (rc) {
+        ek_server_free(s);
+        return rc;
+    }
+    *out = s;
+    return 0;
+}
+
+const char *ek_server_address(const struct ek_server *s)
+{
+    return ek_http_server_address(s->http);
+}
+
+int ek_server_run(struct ek_server *s, struct ek_err *err)
+{
+    return ek_loop_run(s->loop, err);
+}
+
+void ek_server_stop(struct ek_server *s)
+{
+    s->n_stops = s->n_stops + 1;
+    ek_loop_wake(s->loop);
+}
+
+/* Closes what is left (calls lose their exchange and are cancelled) and waits until the
+ * engine has let go of them: a step at most. */
+static void close_all(struct ek_server *s)
+{
+    static const struct timespec pause = {0, 1000000};
+    ek_http_server_free(s->http);
+    while (ek_worker_choices(s->worker) > 0) {
+        struct ek_delta *d = ek_worker_next(s->worker);
+        if (d)
+            ek_call_on_delta(s, d);
+        else
+            nanosleep(&pause, NULL);
+    }
+}
+
+void ek_server_free(struct ek_server *s)
+{
+    if (!s)
+        return;
+    if (s->http)
+        close_all(s);
+    ek_worker_free(s->worker);
+    if (s->loop) {
+        ek_timer_stop(&s->tick);
+        ek_loop_free(s->loop);
+    }
+    ek_free(s);
+}

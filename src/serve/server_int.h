@@ -1,0 +1,96 @@
+/* server_int.h - the inside of the server: server.c owns the loop and the stop, route.c
+ * answers what needs no engine, call.c carries completions. All on the loop's thread. */
+#ifndef EVENKEEL_SERVE_SERVER_INT_H
+#define EVENKEEL_SERVE_SERVER_INT_H
+
+#include "serve/answer.h"
+#include "serve/job.h"
+#include "serve/metrics.h"
+#include "serve/server.h"
+#include "serve/worker.h"
+
+#include <signal.h>
+
+struct ek_call;
+
+struct ek_server {
+    struct ek_server_options o;
+    struct ek_service *service; /* borrowed */
+    struct ek_job_model model;
+    struct ek_loop *loop;
+    struct ek_http_server *http;
+    struct ek_worker *worker;
+    struct ek_timer tick; /* runs while there are calls */
+    struct ek_metrics metrics;
+    struct ek_call *calls; /* doubly linked */
+    int32_t n_calls;
+    bool is_draining;
+    bool is_forced; /* calls under way were cancelled */
+    int64_t drain_until_us;
+    volatile sig_atomic_t n_stops; /* ek_server_stop calls; read by the loop */
+    int n_stops_seen;
+    uint64_t next_id; /* of answers, mixed with id_salt */
+    uint64_t id_salt;
+};
+
+/* What one choice has said so far. */
+struct ek_call_choice {
+    struct ek_buf text;   /* whole answers: everything */
+    struct ek_buf tokens; /* of struct ek_token */
+    struct ek_buf top;    /* of struct ek_logprob */
+    uint64_t text_offset; /* streams: characters sent */
+    int32_t n_generated;
+    enum ek_finish finish;
+    int32_t stop_id;
+    int32_t stop_string;
+    bool has_begun;  /* streams: the first chunk was sent */
+    int64_t last_us; /* when the latest news came */
+};
+
+/* One completion request. Freed when the engine has let go of all its jobs and the
+ * exchange is closed. */
+struct ek_call {
+    struct ek_server *server;
+    struct ek_http_exchange *x; /* NULL once closed */
+    struct ek_call *prev, *next;
+    struct ek_arena arena; /* lists of params */
+    struct ek_api_params params;
+    struct ek_job *jobs; /* (n_jobs) owned */
+    int32_t n_jobs;
+    int32_t n_open;                 /* jobs the engine still has */
+    struct ek_call_choice *choices; /* (n_jobs * n) owned */
+    struct ek_answer_head head;
+    struct ek_answer_usage usage;
+    char id[80];
+    struct ek_buf out;
+    bool has_begun;    /* a streamed answer was begun */
+    bool has_answered; /* nothing more may be sent */
+    bool is_cancelled;
+    int64_t start_us;
+    int64_t sent_us; /* latest bytes of a stream */
+};
+
+/* route.c */
+void ek_route(struct ek_server *s, struct ek_http_exchange *x);
+
+/* Answers x with a JSON body or an error; counts it. A failure closes the connection. */
+void ek_reply(struct ek_server *s, struct ek_http_exchange *x, int code,
+              const char *type, const void *body, size_t n);
+void ek_reply_error(struct ek_server *s, struct ek_http_exchange *x, int code,
+                    const char *param, const char *message);
+void ek_reply_api_error(struct ek_server *s, struct ek_http_exchange *x,
+                        const struct ek_api_error *e);
+
+/* Headers of every answer (CORS). */
+int ek_add_common_headers(const struct ek_server *s,
+                          struct ek_http_exchange *x) EK_MUST_USE;
+
+/* call.c */
+void ek_call_start(struct ek_server *s, struct ek_http_exchange *x,
+                   enum ek_api_kind kind);
+void ek_call_on_delta(struct ek_server *s, struct ek_delta *delta);
+void ek_call_on_closed(struct ek_call *call); /* frees it, or cancels what runs */
+void ek_call_on_tick(struct ek_call *call, int64_t now_us);
+void ek_call_cancel(struct ek_call *call);
+
+#endif
