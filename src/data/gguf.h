@@ -2,7 +2,7 @@
  * borrowed.
  *
  * Every count, length and offset is checked against the bytes that are left before it is
- * believed or allocated for: what is allocated is tables, at most 12 bytes for each byte
+ * believed or allocated for: what is allocated is tables, at most 4 bytes for each byte
  * of metadata and tensor list, never the tensors. Invariant after open: each tensor's
  * bytes lie inside the file, aligned, overlapping no other; keys and names are unique,
  * and all text is UTF-8.

@@ -339,7 +339,7 @@ int ek_safetensors_read(struct ek_safetensors *s, const unsigned char *p, size_t
     int rc = check_length(&r, p, n, &length);
     if (rc)
         return rc;
-    /* An entry's shortest JSON is 6 bytes ("":"",) and takes 48 of the arena. */
+    /* An entry's shortest JSON is 6 bytes ("":"",) and takes 64 of the arena. */
     s->arena.max_bytes += 16 * length + 65536;
     r.data = p + 8 + length;
     r.data_bytes = n - 8 - length;
