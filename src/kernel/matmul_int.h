@@ -57,24 +57,29 @@ struct ek_tile {
 
 typedef void ek_tile_fn(const struct ek_tile *c, int R); /* R: 8, 4, 2 or 1 */
 
-/* Columns [n0,n1) panel by panel, rows in tiles of max_rows, then of halves of it. */
+/* Columns [n0,n1) panel by panel, rows in tiles of max_rows (4 or 8), then of 4, 2, 1. */
 void ek_matmul_run(const struct ek_tile *first, const struct ek_weight *w, int64_t T,
                    int64_t n0, int64_t n1, ek_tile_fn *fn, int max_rows);
 
 /* For inner tiles: R must be a constant there, so that sums live in registers. */
 #define EK_INLINE static inline __attribute__((always_inline))
 
-/* Calls tile(c, R) with R as a constant. */
-#define EK_TILE_OF(tile, c, R)                                                         \
+/* Calls tile(c, R) with R as a constant, R at most 4 or 8. */
+#define EK_TILE_TO_4(tile, c, R)                                                       \
     do {                                                                               \
-        if ((R) == 8)                                                                  \
-            tile(c, 8);                                                                \
-        else if ((R) == 4)                                                             \
+        if ((R) == 4)                                                                  \
             tile(c, 4);                                                                \
         else if ((R) == 2)                                                             \
             tile(c, 2);                                                                \
         else                                                                           \
             tile(c, 1);                                                                \
+    } while (0)
+#define EK_TILE_TO_8(tile, c, R)                                                       \
+    do {                                                                               \
+        if ((R) == 8)                                                                  \
+            tile(c, 8);                                                                \
+        else                                                                           \
+            EK_TILE_TO_4(tile, c, R);                                                  \
     } while (0)
 
 #endif

@@ -26,5 +26,5 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
 
 void ek_avx2_tile_f32(const struct ek_tile *c, int R)
 {
-    EK_TILE_OF(tile, c, R);
+    EK_TILE_TO_4(tile, c, R);
 }

@@ -58,5 +58,5 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
 
 void ek_avx2_tile_i8(const struct ek_tile *c, int R)
 {
-    EK_TILE_OF(tile, c, R);
+    EK_TILE_TO_4(tile, c, R);
 }

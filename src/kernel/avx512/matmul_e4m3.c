@@ -60,5 +60,5 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
 
 void ek_avx512_tile_e4m3(const struct ek_tile *c, int R)
 {
-    EK_TILE_OF(tile, c, R);
+    EK_TILE_TO_8(tile, c, R);
 }

@@ -45,5 +45,5 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
 
 void ek_avx512_tile_i4(const struct ek_tile *c, int R)
 {
-    EK_TILE_OF(tile, c, R);
+    EK_TILE_TO_8(tile, c, R);
 }
