@@ -174,6 +174,10 @@ static int load_ids(struct loader *l)
         rc = load_id(l, "tokenizer.ggml.eom_token_id", &eom);
     if (!rc)
         rc = load_flag(l, "tokenizer.ggml.add_bos_token", &l->t->adds_bos);
+    /* Files call any token unknown, <|endoftext|> for one: a byte that the vocabulary
+     * lacks must not end the text. */
+    if (l->t->unk >= 0 && l->t->tokens[l->t->unk].type != EK_TOK_UNKNOWN)
+        l->t->unk = -1;
     if (eot >= 0)
         l->t->tokens[eot].is_end = true;
     if (eom >= 0)
