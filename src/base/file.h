@@ -20,12 +20,14 @@ struct ek_file {
 int ek_file_open(struct ek_file *f, const char *path, struct ek_err *err) EK_MUST_USE;
 void ek_file_close(struct ek_file *f); /* f may be zeroed */
 
-/* Appends all of `path` ("-": standard input; pipes are fine) to `out`. Errors as above,
- * EK_ELIMIT when the buffer's ceiling is reached, EK_ENOMEM; `out` keeps what it had. */
+/* Appends all of `path` ("-": standard input; pipes are fine) to `out`. Errors: as
+ * above, EK_ELIMIT when the buffer's ceiling is reached, EK_ENOMEM; `out` keeps what it
+ * had. */
 int ek_file_read(struct ek_buf *out, const char *path, struct ek_err *err) EK_MUST_USE;
 
 /* Replaces `path` as a whole: written aside, flushed to disk, renamed. Errors: EK_EIO,
- * EK_EPERM, EK_ENOENT (no such folder), EK_ELIMIT (path too long); the old file stays. */
+ * EK_EPERM, EK_ENOENT (no such folder), EK_EINVAL (a folder), EK_ELIMIT (path too
+ * long); the old file stays. */
 int ek_file_write(const char *path, const void *p, size_t n,
                   struct ek_err *err) EK_MUST_USE;
 

@@ -33,8 +33,9 @@ int ek_json_parse(json_t **out, const char *text, size_t n,
  * Errors: those of ek_buf_add. */
 int ek_json_add_str(struct ek_buf *b, const char *s, size_t n) EK_MUST_USE;
 
-/* Appends the shortest decimal that reads back as v, whole numbers without exponent; NaN and infinities are written as
- * -9999.0 (a missing log-probability: JSON has no word for them). */
+/* Appends the shortest decimal that reads back as v, whole numbers without exponent;
+ * NaN and infinities are written as -9999.0 (a missing log-probability: JSON has no
+ * word for them). */
 int ek_json_add_double(struct ek_buf *b, double v) EK_MUST_USE;
 
 #endif

@@ -34,24 +34,24 @@ struct ek_opt_list {
 
 struct ek_opt {
     const char *name; /* "kv_dtype"; the flag is --kv-dtype */
-    char letter;      /* short flag, or 0 */
     enum ek_opt_type type;
+    char letter;          /* short flag, or 0 */
+    bool is_flag_only;    /* not a YAML key: --config, --check, --help */
     size_t offset;        /* offsetof(struct settings, member) */
     const char *value;    /* placeholder in help: "N", "FILE", "HOST:PORT" */
     const char *fallback; /* default as text, parsed like a value and shown in help;
                              NULL: zero. One that its own option refuses is a bug */
     const char *choices;  /* "fp8|bf16|f32" for EK_OPT_CHOICE */
-    double min, max;   /* EK_OPT_INT, REAL, BYTES, MS; both 0: no bounds, 1e300: none on
-                        that side */
-    const char *help;  /* one sentence, lower case, no full stop */
-    bool is_flag_only; /* not a YAML key: --config, --check, --help */
+    double min, max;      /* EK_OPT_INT, REAL, BYTES, MS; both 0: no bounds, 1e300: none
+                             on that side */
+    const char *help;     /* one sentence, lower case, no full stop */
 };
 
 struct ek_opt_verb {
-    const char *name;      /* "serve" */
-    const char *summary;   /* one line */
-    const char *arguments; /* "MODEL", "" for none; shown in usage */
-    const char *details; /* paragraphs for --help's end and the man page; may be NULL */
+    const char *name;          /* "serve" */
+    const char *summary;       /* one line */
+    const char *arguments;     /* "MODEL", "" for none; shown in usage */
+    const char *details;       /* paragraphs: --help's end, man page; may be NULL */
     const char *examples;      /* lines of shell; may be NULL */
     const struct ek_opt *opts; /* ends with {0} */
     int min_args, max_args;
@@ -76,8 +76,8 @@ int ek_opt_parse(const struct ek_opt_verb *verb, void *settings,
 
 /* The same table as text for a terminal, as a man(7) page in section 1, and as words
  * for shell completion: a flag a line, and behind a space its placeholder or choices.
- * `details` are paragraphs, an empty line between; lines that begin with a space stay as
- * they are. Errors: those of ek_buf_add. */
+ * `details` are paragraphs, an empty line between; lines that begin with a space stay
+ * as they are. Errors: those of ek_buf_add. */
 int ek_opt_help(struct ek_buf *out, const struct ek_opt_verb *verb) EK_MUST_USE;
 int ek_opt_man(struct ek_buf *out, const struct ek_opt_verb *verb) EK_MUST_USE;
 int ek_opt_words(struct ek_buf *out, const struct ek_opt_verb *verb) EK_MUST_USE;

@@ -50,7 +50,7 @@ const struct ek_opt *ek_opt_find_letter(const struct ek_opt_verb *verb, char let
 static void swap_char(char *out, const char *in, char from, char to)
 {
     size_t i = 0;
-    for (; in[i] && i < EK_OPT_NAME_CAP - 1; i++)
+    for (; i < EK_OPT_NAME_CAP - 1 && in[i]; i++)
         out[i] = in[i] == from ? to : in[i];
     out[i] = 0;
 }
@@ -117,7 +117,7 @@ const char *ek_opt_nearest(const char *word, const char *const *names, size_t n)
 const struct ek_opt *ek_opt_near(const struct ek_opt_verb *verb, const char *word,
                                  bool is_key)
 {
-    char name[EK_OPT_NAME_CAP];
+    char name[EK_OPT_NAME_CAP] = "";
     swap_char(name, word, '-', '_');
     const struct ek_opt *const tables[] = {verb->opts, ek_opt_common};
     const struct ek_opt *best = NULL;

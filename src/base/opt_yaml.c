@@ -81,7 +81,7 @@ static int take_scalar(const struct reader *r, const char **out, const char *whe
 static int apply_scalar(struct reader *r, const struct ek_opt *opt)
 {
     char where[WHERE_CAP];
-    const char *text;
+    const char *text = NULL;
     put_where(where, r, opt->name);
     int rc = take_scalar(r, &text, where);
     return rc ? rc : ek_opt_apply(r->p, opt, text, where);
@@ -103,7 +103,7 @@ static int apply_list(struct reader *r, const struct ek_opt *opt)
 static int apply_key(struct reader *r)
 {
     char where[WHERE_CAP];
-    const char *key;
+    const char *key = NULL;
     put_where(where, r, NULL);
     int rc = take_scalar(r, &key, where);
     if (rc)

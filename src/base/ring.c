@@ -1,9 +1,10 @@
 /* The two counters only grow; a slot's index is counter & mask, so full and empty need
  * no spare slot. Each counter has one writer:
- *   tail  producer   stored with release after the slot was written, loaded with acquire
- *                    by the consumer: the entry and what it points to are visible
- *   head  consumer   stored with release after the slot was read, loaded with acquire by
- *                    the producer: a slot is not overwritten before it was read
+ *   tail  producer   stored with release after the slot was written, loaded with
+ *                    acquire by the consumer: the entry and what it points to are
+ *                    visible
+ *   head  consumer   stored with release after the slot was read, loaded with acquire
+ *                    by the producer: a slot is not overwritten before it was read
  * Invariant: 0 <= tail - head <= mask + 1. */
 #include "base/ring.h"
 

@@ -17,6 +17,7 @@
  * of these four accesses gives. */
 #include "base/team.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/team_int.h"
 
@@ -33,11 +34,12 @@
 #define MAX_THREADS 256
 #define LINE        64 /* bytes of a cache line */
 
-/* Looks at a gate before sleeping. A look costs a pause of 20-50 ns: some 50-100 us
- * cover the serial work between the steps of an engine. With more members than
- * processors the one waited for may need this very processor: sleep at once. */
-#define SPIN_LOOKS    2048
-#define CROWDED_LOOKS 16
+/* How long to look at a gate before sleeping: past the serial work between two layers
+ * and most of that between two steps of an engine. With more members than processors
+ * the one waited for may need this very processor: only a few looks then. */
+#define SPIN_US         200
+#define LOOKS_A_READING 64 /* between readings of the clock: about 1 to 3 us */
+#define CROWDED_LOOKS   16
 
 struct gate {
     alignas(LINE) atomic_uint moved; /* times opened, wrapping; the futex word */
@@ -58,7 +60,8 @@ struct ek_team {
     alignas(LINE) void (*fn)(void *arg, int member, int n_members); /* NULL: end */
     void *arg;
     int n;                   /* members, the caller included */
-    int n_looks;             /* before sleeping */
+    bool is_crowded;         /* more of them than processors */
+    struct ek_places places; /* processors of the members */
     struct member members[]; /* n; [0] is the caller's and has no thread */
 };
 
@@ -78,14 +81,35 @@ static void gate_open(struct gate *g)
         syscall(SYS_futex, &g->moved, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-/* Returns once the gate has moved on from `seen`. */
-static void gate_wait(struct gate *g, unsigned seen, int n_looks)
+/* True as soon as the gate has moved on from `seen` within n looks. */
+static bool look(struct gate *g, unsigned seen, int n_looks)
 {
     for (int i = 0; i < n_looks; i++) {
         if (atomic_load_explicit(&g->moved, memory_order_acquire) != seen)
-            return;
+            return true;
         pause_cpu();
     }
+    return false;
+}
+
+static bool spin(struct gate *g, unsigned seen, bool is_crowded)
+{
+    if (look(g, seen, is_crowded ? CROWDED_LOOKS : LOOKS_A_READING))
+        return true;
+    if (is_crowded)
+        return false;
+    for (int64_t end = ek_clock_us() + SPIN_US; ek_clock_us() < end;) {
+        if (look(g, seen, LOOKS_A_READING))
+            return true;
+    }
+    return false;
+}
+
+/* Returns once the gate has moved on from `seen`. */
+static void gate_wait(struct gate *g, unsigned seen, bool is_crowded)
+{
+    if (spin(g, seen, is_crowded))
+        return;
     atomic_fetch_add_explicit(&g->sleepers, 1, memory_order_seq_cst);
     /* The kernel compares again under its lock; an interrupted sleep looks again. */
     while (atomic_load_explicit(&g->moved, memory_order_seq_cst) == seen)
@@ -102,7 +126,7 @@ void ek_team_barrier(struct ek_team *team)
     unsigned seen = atomic_load_explicit(&g->moved, memory_order_relaxed);
     int before = atomic_fetch_add_explicit(&team->n_arrived, 1, memory_order_acq_rel);
     if (before + 1 < team->n) {
-        gate_wait(g, seen, team->n_looks);
+        gate_wait(g, seen, team->is_crowded);
         return;
     }
     /* Nobody arrives again before the gate opens, and opening releases this store. */
@@ -115,6 +139,7 @@ void ek_team_run(struct ek_team *team, void (*fn)(void *arg, int member, int n_m
 {
     assert(fn);
     if (team->n > 1) {
+        ek_places_step_aside(&team->places);
         team->fn = fn;
         team->arg = arg;
         gate_open(&team->start);
@@ -128,7 +153,7 @@ static void *serve(void *p)
     const struct member *m = p;
     struct ek_team *team = m->team;
     for (unsigned seen = 0;; seen++) {
-        gate_wait(&team->start, seen, team->n_looks);
+        gate_wait(&team->start, seen, team->is_crowded);
         if (!team->fn)
             return NULL;
         team->fn(team->arg, m->index, team->n);
@@ -166,7 +191,7 @@ int ek_team_new(struct ek_team **out, int n_threads, bool is_pinned, struct ek_e
     }
     memset(team, 0, bytes);
     team->n = n;
-    team->n_looks = n > ek_processors_allowed() ? CROWDED_LOOKS : SPIN_LOOKS;
+    team->is_crowded = n > ek_processors_allowed();
     for (int i = 1; i < n; i++) {
         struct member *m = &team->members[i];
         *m = (struct member){.team = team, .index = i};
@@ -178,7 +203,7 @@ int ek_team_new(struct ek_team **out, int n_threads, bool is_pinned, struct ek_e
         }
         n_started = i;
         if (is_pinned && n <= ek_cores_count(&cores))
-            ek_cores_pin(&cores, m->thread, i);
+            ek_cores_pin(&cores, &team->places, m->thread, i);
     }
     *out = team;
     team = NULL;

@@ -1,9 +1,11 @@
 /* team.h - a fixed team of threads that runs one function together, over and over.
  *
- * One team an engine. The caller is member 0; the others wait spinning for a short
- * while and then asleep, so that a step of microseconds costs no system call and an
- * idle engine costs no CPU. Members are pinned to cores with hwloc where there are
- * enough of them. Measured against OpenMP in docs/principles.md.
+ * One team an engine. The caller is member 0; the others wait spinning for 200 us and
+ * then asleep, so that a step of microseconds costs no system call and an idle engine
+ * costs no CPU; with more members than processors they sleep almost at once. Members
+ * 1.. are pinned with hwloc to a core each where there are enough of them. The caller
+ * is left where it is: threads it starts later would inherit its pinning. Measured
+ * against OpenMP in docs/principles.md.
  */
 #ifndef EVENKEEL_BASE_TEAM_H
 #define EVENKEEL_BASE_TEAM_H
@@ -27,7 +29,8 @@ int ek_team_size(const struct ek_team *team);
 void ek_team_run(struct ek_team *team, void (*fn)(void *arg, int member, int n_members),
                  void *arg);
 
-/* Inside fn: waits until every member came here; all writes before are visible after. */
+/* Inside fn: waits until every member came here; all writes before are visible after.
+ * Every member must call it equally often. */
 void ek_team_barrier(struct ek_team *team);
 
 /* The share [*lo,*hi) of [0,n) that falls to `member`, in multiples of `grain` but for

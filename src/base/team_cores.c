@@ -37,19 +37,44 @@ int ek_cores_count(const struct ek_cores *cores)
     return n > 0 ? n : ek_processors_allowed();
 }
 
-void ek_cores_pin(const struct ek_cores *cores, pthread_t thread, int index)
+/* One processor of a core, or -1. */
+static int find_processor(const struct ek_cores *cores, int index)
 {
     hwloc_topology_t t = cores->topology;
-    int n = t ? hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_CORE) : 0;
-    if (n <= 0)
+    hwloc_obj_t core =
+        t ? hwloc_get_obj_by_type(t, HWLOC_OBJ_CORE, (unsigned)index) : NULL;
+    int cpu = core ? hwloc_bitmap_first(core->cpuset) : -1;
+    return cpu < CPU_SETSIZE ? cpu : -1;
+}
+
+void ek_cores_pin(const struct ek_cores *cores, struct ek_places *places,
+                  pthread_t thread, int index)
+{
+    int cpu = find_processor(cores, index), home = find_processor(cores, 0);
+    cpu_set_t one;
+    if (cpu < 0 || home < 0)
         return;
-    hwloc_obj_t core = hwloc_get_obj_by_type(t, HWLOC_OBJ_CORE, (unsigned)(index % n));
-    hwloc_bitmap_t one = core ? hwloc_bitmap_dup(core->cpuset) : NULL;
-    if (!one)
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (pthread_setaffinity_np(thread, sizeof one, &one))
         return;
-    hwloc_bitmap_singlify(one);
-    (void)hwloc_set_thread_cpubind(t, thread, one, 0);
-    hwloc_bitmap_free(one);
+    CPU_SET(cpu, &places->taken);
+    CPU_SET(home, &places->home);
+}
+
+void ek_places_step_aside(const struct ek_places *places)
+{
+    int cpu = sched_getcpu();
+    if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(cpu, &places->taken))
+        return;
+    cpu_set_t mine, both;
+    if (sched_getaffinity(0, sizeof mine, &mine))
+        return;
+    CPU_AND(&both, &mine, &places->home);
+    /* A caller that may not go home was bound elsewhere on purpose. */
+    if (CPU_COUNT(&both) == 0 || sched_setaffinity(0, sizeof both, &both))
+        return;
+    (void)sched_setaffinity(0, sizeof mine, &mine);
 }
 
 int ek_processors_allowed(void)

@@ -3,6 +3,7 @@
 #define EVENKEEL_BASE_TEAM_INT_H
 
 #include <pthread.h>
+#include <sched.h>
 
 /* hwloc's view of the machine, cut down to what this process may use. */
 struct ek_cores {
@@ -15,9 +16,21 @@ void ek_cores_release(struct ek_cores *cores);
 /* Physical cores; the allowed processors where hwloc cannot tell; at least 1. */
 int ek_cores_count(const struct ek_cores *cores);
 
-/* Binds `thread` to one processor of core `index` % count. A refusal is not an error:
- * the thread then runs where the system puts it. */
-void ek_cores_pin(const struct ek_cores *cores, pthread_t thread, int index);
+/* Where a team stands. Written while it is made, then read only. */
+struct ek_places {
+    cpu_set_t home;  /* core 0, the caller's; empty when nobody is pinned */
+    cpu_set_t taken; /* processors that members are bound to */
+};
+
+/* Binds `thread` to one processor of core `index` < count and notes it. A refusal is
+ * not an error: the thread then runs where the system puts it. */
+void ek_cores_pin(const struct ek_cores *cores, struct ek_places *places,
+                  pthread_t thread, int index);
+
+/* The calling thread leaves a processor that a member is bound to: both would wait for
+ * each other there, and the system is slow to see it. Its affinity stays as it was.
+ * Cost: nanoseconds, unless it must move. */
+void ek_places_step_aside(const struct ek_places *places);
 
 /* Processors (hardware threads) this process may run on; at least 1. */
 int ek_processors_allowed(void);

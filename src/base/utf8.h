@@ -21,7 +21,7 @@ bool ek_utf8_is_valid(const char *p, size_t n);
 size_t ek_utf8_whole_prefix(const char *p, size_t n);
 
 /* How many bytes at p to replace by one U+FFFD when ek_utf8_decode returns 0: the
- * maximal subpart of the standard's chapter 3 (what Python's "replace" does); n >= 1. */
+ * maximal subpart of the standard's chapter 3 (as Python's "replace" does); n >= 1. */
 size_t ek_utf8_bad_length(const char *p, size_t n);
 
 #endif

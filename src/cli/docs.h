@@ -1,4 +1,4 @@
-/* docs.h - man pages and shell completion, made at build time from the verbs' tables. */
+/* docs.h - man pages and shell completion, made at build time from the tables. */
 #ifndef EVENKEEL_CLI_DOCS_H
 #define EVENKEEL_CLI_DOCS_H
 

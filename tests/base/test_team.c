@@ -15,7 +15,7 @@ static struct ek_team *new_team(int n, bool is_pinned)
 }
 
 struct marks {
-    int n[16];
+    int n[256];
     int n_members;
 };
 
@@ -36,7 +36,7 @@ static void every_member_runs_once_a_run(void **state)
         struct marks m = {.n = {0}};
         for (int run = 1; run <= 300; run++) {
             ek_team_run(team, mark, &m);
-            for (int i = 0; i < 16; i++)
+            for (int i = 0; i < 256; i++)
                 assert_int_equal(m.n[i], i < n ? run : 0);
             assert_int_equal(m.n_members, n);
         }
@@ -184,6 +184,35 @@ static void the_caller_keeps_its_affinity(void **state)
     assert_true(CPU_EQUAL(&before, &after));
 }
 
+/* Where the caller stands on a member's processor it must move, or stay when it is
+ * bound there; its mask is the same afterwards in both cases. */
+static void a_caller_on_a_members_processor_keeps_its_affinity(void **state)
+{
+    (void)state;
+    cpu_set_t all, one, after;
+    assert_int_equal(sched_getaffinity(0, sizeof all, &all), 0);
+    struct ek_team *team = new_team(0, true);
+    struct marks m = {.n = {0}};
+    int n_runs = 0;
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+        if (!CPU_ISSET(cpu, &all))
+            continue;
+        CPU_ZERO(&one);
+        CPU_SET(cpu, &one);
+        assert_int_equal(sched_setaffinity(0, sizeof one, &one), 0);
+        ek_team_run(team, mark, &m);
+        assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+        assert_true(CPU_EQUAL(&one, &after));
+        assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
+        ek_team_run(team, mark, &m);
+        assert_int_equal(sched_getaffinity(0, sizeof after, &after), 0);
+        assert_true(CPU_EQUAL(&all, &after));
+        n_runs += 2;
+        assert_int_equal(m.n[0], n_runs);
+    }
+    ek_team_free(team);
+}
+
 static void too_many_threads_are_refused_with_both_numbers(void **state)
 {
     (void)state;
@@ -206,7 +235,7 @@ static void no_memory_is_an_error(void **state)
     }
 }
 
-/* Checks that the shares of n in grains cover [0,n) in order and differ by one grain. */
+/* The shares of n in grains must cover [0,n) in order and differ by one grain. */
 static void check_shares(int64_t n, int64_t grain, int n_members)
 {
     int64_t at = 0, least = INT64_MAX, most = 0;
@@ -250,6 +279,7 @@ int main(void)
         cmocka_unit_test(an_idle_team_costs_no_cpu),
         cmocka_unit_test(zero_threads_means_the_cores_allowed),
         cmocka_unit_test(the_caller_keeps_its_affinity),
+        cmocka_unit_test(a_caller_on_a_members_processor_keeps_its_affinity),
         cmocka_unit_test(too_many_threads_are_refused_with_both_numbers),
         cmocka_unit_test(no_memory_is_an_error),
         cmocka_unit_test(shares_cover_all_once_and_evenly),
