@@ -17,7 +17,8 @@
 
 struct ek_team;
 
-/* n_threads >= 1, the caller included; 0: one a physical core this process may use.
+/* n_threads >= 1, the caller included; 0: one a physical core this process may use
+ * (affinity and container quota heeded).
  * Errors: EK_ELIMIT n_threads > 256, EK_ENOMEM, EK_EIO (no thread could be started). */
 int ek_team_new(struct ek_team **team, int n_threads, bool is_pinned,
                 struct ek_err *err) EK_MUST_USE;

@@ -1,7 +1,10 @@
 #include "base/team_int.h"
 
+#include <fcntl.h>
 #include <hwloc.h>
 #include <sched.h>
+#include <stdio.h>
+#include <unistd.h>
 
 void ek_cores_find(struct ek_cores *cores)
 {
@@ -77,10 +80,36 @@ void ek_places_step_aside(const struct ek_places *places)
     (void)sched_setaffinity(0, sizeof mine, &mine);
 }
 
+int ek_quota_parse(const char *text)
+{
+    long long quota, period;
+    if (sscanf(text, "%lld %lld", &quota, &period) != 2 || quota <= 0 || period <= 0)
+        return 0;
+    long long n = quota / period + (quota % period != 0);
+    return n < CPU_SETSIZE ? (int)n : 0;
+}
+
+/* The limit of the group at the root of what this process sees, which in a container is
+ * its own. Read without the heap: the file holds one short line. */
+static int read_quota(void)
+{
+    char text[64];
+    int fd = open("/sys/fs/cgroup/cpu.max", O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return 0;
+    ssize_t n = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[n > 0 ? n : 0] = 0;
+    return ek_quota_parse(text);
+}
+
 int ek_processors_allowed(void)
 {
     cpu_set_t set;
     CPU_ZERO(&set);
     int n = sched_getaffinity(0, sizeof set, &set) ? 0 : CPU_COUNT(&set);
+    int quota = read_quota();
+    if (quota > 0 && quota < n)
+        n = quota;
     return n > 0 ? n : 1;
 }

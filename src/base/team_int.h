@@ -13,7 +13,7 @@ struct ek_cores {
 void ek_cores_find(struct ek_cores *cores);
 void ek_cores_release(struct ek_cores *cores);
 
-/* Physical cores; the allowed processors where hwloc cannot tell; at least 1. */
+/* Physical cores, no more than ek_processors_allowed; at least 1. */
 int ek_cores_count(const struct ek_cores *cores);
 
 /* Where a team stands. Written while it is made, then read only. */
@@ -32,7 +32,11 @@ void ek_cores_pin(const struct ek_cores *cores, struct ek_places *places,
  * Cost: nanoseconds, unless it must move. */
 void ek_places_step_aside(const struct ek_places *places);
 
-/* Processors (hardware threads) this process may run on; at least 1. */
+/* Processors (hardware threads) this process may use: its affinity, and the CPU time
+ * its control group gets, as containers are given it; at least 1. */
 int ek_processors_allowed(void);
+
+/* "200000 100000" (a cpu.max file: quota and period) -> 2; rounded up; 0 no limit. */
+int ek_quota_parse(const char *text);
 
 #endif

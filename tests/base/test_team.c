@@ -1,4 +1,5 @@
 #include "base/team.h"
+#include "base/team_int.h"
 #include "testkit.h"
 
 #include <pthread.h>
@@ -172,6 +173,19 @@ static void zero_threads_means_the_cores_allowed(void **state)
     assert_int_equal(n, 1);
 }
 
+static void a_containers_share_of_time_counts_in_processors(void **state)
+{
+    (void)state;
+    assert_int_equal(ek_quota_parse("200000 100000\n"), 2);
+    assert_int_equal(ek_quota_parse("150000 100000\n"), 2);
+    assert_int_equal(ek_quota_parse("50000 100000\n"), 1);
+    assert_int_equal(ek_quota_parse("max 100000\n"), 0);
+    assert_int_equal(ek_quota_parse(""), 0);
+    assert_int_equal(ek_quota_parse("0 0"), 0);
+    assert_int_equal(ek_quota_parse("-1 100000"), 0);
+    assert_int_equal(ek_quota_parse("9223372036854775807 1"), 0);
+}
+
 static void the_caller_keeps_its_affinity(void **state)
 {
     (void)state;
@@ -278,6 +292,7 @@ int main(void)
         cmocka_unit_test(another_thread_may_be_the_caller),
         cmocka_unit_test(an_idle_team_costs_no_cpu),
         cmocka_unit_test(zero_threads_means_the_cores_allowed),
+        cmocka_unit_test(a_containers_share_of_time_counts_in_processors),
         cmocka_unit_test(the_caller_keeps_its_affinity),
         cmocka_unit_test(a_caller_on_a_members_processor_keeps_its_affinity),
         cmocka_unit_test(too_many_threads_are_refused_with_both_numbers),
