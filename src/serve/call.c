@@ -73,9 +73,9 @@ static void set_head(struct ek_call *c)
     c->head = (struct ek_answer_head){
         .kind = c->params.kind,
         .id = c->id,
-        .model = s->service->id,
+        .model = s->o.model_id,
         .created_s = ek_clock_wall_us() / 1000000,
-        .tokenizer = s->service->tokenizer,
+        .tokenizer = s->rt->tokenizer,
         .has_logprobs = c->params.logprobs,
         .has_ids = c->params.return_token_ids,
         .has_usage_key = c->params.stream && c->params.include_usage,
@@ -109,7 +109,7 @@ static int build(struct ek_call *c, enum ek_api_kind kind, struct ek_api_error *
 /* Refuses before any work when there is no room: cheap for both sides. */
 static bool refuse_early(struct ek_server *s, struct ek_http_exchange *x)
 {
-    int32_t most = s->service->engine.max_seqs + s->o.max_queue;
+    int32_t most = s->rt->engine_options.max_seqs + s->o.max_queue;
     if (s->is_draining) {
         ek_reply_error(s, x, 503, "", "the server is stopping");
         return true;

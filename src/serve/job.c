@@ -1,8 +1,6 @@
 #include "serve/job.h"
 
-#include "base/clock.h"
 #include "base/mem.h"
-#include "data/template.h"
 
 #include <string.h>
 
@@ -36,14 +34,14 @@ static int too_long(struct ek_api_error *e, const char *param, size_t n, int32_t
 static int check_bytes(const struct ek_job_model *m, const char *param, size_t n,
                        struct ek_api_error *e)
 {
-    size_t least = m->longest_piece ? n / m->longest_piece : 0;
-    if (least <= (size_t)m->ctx)
+    size_t least = m->rt->longest_piece ? n / m->rt->longest_piece : 0;
+    if (least <= (size_t)m->rt->ctx)
         return 0;
     return ek_api_fail(
         e, 400, param,
         "%s: %zu bytes are at least %zu tokens, more than the context of "
         "%d tokens",
-        param, n, least, m->ctx);
+        param, n, least, m->rt->ctx);
 }
 
 static int encode_failed(int rc, const struct ek_job_model *m, const char *param,
@@ -52,7 +50,7 @@ static int encode_failed(int rc, const struct ek_job_model *m, const char *param
     if (rc == EK_ELIMIT)
         return ek_api_fail(e, 400, param,
                            "%s: more tokens than the context of %d tokens", param,
-                           m->ctx);
+                           m->rt->ctx);
     return no_memory(e);
 }
 
@@ -62,20 +60,13 @@ int ek_job_text_tokens(struct ek_ids *out, const struct ek_job_model *m,
     int rc = check_bytes(m, "prompt", text.n, e);
     if (rc)
         return rc;
-    rc = ek_tokenizer_encode(m->tokenizer, out, text.p, text.n, NULL, EK_SPECIALS_PARSE,
-                             with_bos);
+    rc = ek_tokenizer_encode(m->rt->tokenizer, out, text.p, text.n, NULL,
+                             EK_SPECIALS_PARSE, with_bos);
     return rc ? encode_failed(rc, m, "prompt", e) : 0;
 }
 
-static json_t *special(const struct ek_job_model *m, int32_t id)
-{
-    struct ek_str s = ek_tokenizer_piece(m->tokenizer, id, true);
-    return json_stringn(s.n ? s.p : "", s.n);
-}
-
 /* The variables a template sees. Callers' kwargs may add, not replace, them. */
-static json_t *template_vars(const struct ek_job_model *m,
-                             const struct ek_api_params *p)
+static json_t *template_vars(const struct ek_api_params *p)
 {
     json_t *vars = json_object();
     int rc = vars ? 0 : -1;
@@ -86,12 +77,6 @@ static json_t *template_vars(const struct ek_job_model *m,
     if (!rc)
         rc = json_object_set_new(vars, "add_generation_prompt",
                                  json_boolean(p->add_generation_prompt));
-    if (!rc)
-        rc = json_object_set_new(vars, "bos_token",
-                                 special(m, ek_tokenizer_bos(m->tokenizer)));
-    if (!rc)
-        rc = json_object_set_new(vars, "eos_token",
-                                 special(m, ek_tokenizer_eos(m->tokenizer)));
     if (rc) {
         json_decref(vars);
         return NULL;
@@ -128,19 +113,16 @@ static int render(struct ek_buf *text, struct ek_buf *plain,
                   const struct ek_job_model *m, const struct ek_api_params *p,
                   struct ek_api_error *e)
 {
-    static const char *const trusted[] = {"bos_token", "eos_token", NULL};
     struct ek_err err = EK_ERR_INIT;
-    if (!m->chat)
-        return ek_api_fail(e, 400, "messages",
-                           "this model has no chat template; use /v1/completions");
-    json_t *vars = template_vars(m, p);
+    json_t *vars = template_vars(p);
     if (!vars)
         return no_memory(e);
-    int rc = ek_template_render(m->chat, text, plain, vars, trusted, ek_clock_wall_us(),
-                                NULL, &err);
+    int rc = ek_runtime_chat_text(m->rt, text, plain, vars, &err);
     json_decref(vars);
     if (rc == EK_ENOMEM)
         return no_memory(e);
+    if (rc == EK_EUNSUP)
+        return ek_api_fail(e, 400, "messages", "%s; use /v1/completions", err.text);
     if (rc)
         return ek_api_fail(e, 400, "messages", "chat template: %s", err.text);
     return p->continue_final_message ? cut_after_last(text, plain, p->messages, e) : 0;
@@ -156,7 +138,7 @@ int ek_job_chat_tokens(struct ek_ids *out, const struct ek_job_model *m,
     if (!rc)
         rc = check_bytes(m, "messages", text.len, e);
     if (!rc) {
-        rc = ek_tokenizer_encode(m->tokenizer, out, text.data, text.len,
+        rc = ek_tokenizer_encode(m->rt->tokenizer, out, text.data, text.len,
                                  (const uint8_t *)plain.data, EK_SPECIALS_PARSE, false);
         if (rc)
             rc = encode_failed(rc, m, "messages", e);
@@ -172,10 +154,10 @@ static int take_ids(struct ek_ids *out, const struct ek_job_model *m,
 {
     for (size_t i = 0; i < json_array_size(array); i++) {
         json_int_t id = json_integer_value(json_array_get(array, i));
-        if (id < 0 || id >= m->V)
+        if (id < 0 || id >= m->rt->engine_model.V)
             return ek_api_fail(e, 400, "prompt",
                                "prompt: token %lld is outside the vocabulary of %d",
-                               (long long)id, m->V);
+                               (long long)id, m->rt->engine_model.V);
         int rc = ek_ids_add(out, (int32_t)id);
         if (rc)
             return encode_failed(rc, m, "prompt", e);
@@ -204,8 +186,8 @@ static int set_echo(struct ek_job *job, const struct ek_job_model *m,
     int rc =
         json_is_string(prompt)
             ? ek_buf_add(&text, json_string_value(prompt), json_string_length(prompt))
-            : ek_tokenizer_decode(m->tokenizer, &text, r->prompt, (size_t)r->n_prompt,
-                                  false);
+            : ek_tokenizer_decode(m->rt->tokenizer, &text, r->prompt,
+                                  (size_t)r->n_prompt, false);
     if (!rc) {
         job->echo.p = ek_arena_strndup(&r->arena, text.data ? text.data : "", text.len);
         job->echo.n = text.len;
@@ -220,10 +202,10 @@ static int copy_lists(struct ek_request *r, const struct ek_job_model *m,
     size_t bias_bytes = (size_t)p->n_bias * sizeof *p->bias;
     size_t ids_bytes = (size_t)p->n_stop_ids * sizeof *p->stop_ids;
     for (int32_t i = 0; i < p->n_bias; i++) {
-        if (p->bias[i].id >= m->V)
+        if (p->bias[i].id >= m->rt->engine_model.V)
             return ek_api_fail(e, 400, "logit_bias",
                                "logit_bias: token %d is outside the vocabulary of %d",
-                               p->bias[i].id, m->V);
+                               p->bias[i].id, m->rt->engine_model.V);
     }
     struct ek_logit_bias *bias = ek_arena_alloc(&r->arena, bias_bytes);
     int32_t *ids = ek_arena_alloc(&r->arena, ids_bytes);
@@ -265,16 +247,16 @@ static int set_lengths(struct ek_request *r, const struct ek_job_model *m,
                        const struct ek_api_params *p, struct ek_api_error *e)
 {
     const char *param = p->kind == EK_API_CHAT ? "messages" : "prompt";
-    int32_t room = m->ctx - r->n_prompt;
+    int32_t room = m->rt->ctx - r->n_prompt;
     if (r->n_prompt == 0)
         return ek_api_fail(e, 400, param, "%s: gives no tokens", param);
     if (room < 1)
-        return too_long(e, param, (size_t)r->n_prompt, m->ctx);
+        return too_long(e, param, (size_t)r->n_prompt, m->rt->ctx);
     if (p->has_max_tokens && p->max_tokens > room)
         return ek_api_fail(e, 400, "max_tokens",
                            "max_tokens: %lld after a prompt of %d tokens are more than "
                            "the context of %d tokens",
-                           (long long)p->max_tokens, r->n_prompt, m->ctx);
+                           (long long)p->max_tokens, r->n_prompt, m->rt->ctx);
     r->max_tokens = p->has_max_tokens ? (int32_t)p->max_tokens : room;
     if (p->min_tokens > r->max_tokens)
         return ek_api_fail(e, 400, "min_tokens",
@@ -292,7 +274,7 @@ static int build_one(struct ek_job *job, const struct ek_job_model *m,
     struct ek_request *r = &job->request;
     struct ek_ids ids;
     /* Room to count a prompt that is too long, so that the answer can say by how much. */
-    ek_ids_init(&ids, (size_t)m->ctx * m->longest_piece + EK_API_VALUES_MAX);
+    ek_ids_init(&ids, (size_t)m->rt->ctx * m->rt->longest_piece + EK_API_VALUES_MAX);
     int rc = tokens_of(&ids, m, p, prompt, e);
     int32_t *copy = rc ? NULL : ek_arena_alloc(&r->arena, ids.n * sizeof *copy);
     if (copy && ids.n > 0)
@@ -311,8 +293,8 @@ static int build_one(struct ek_job *job, const struct ek_job_model *m,
     r->wants_logprobs = p->logprobs;
     r->wants_prompt_logprobs = p->logprobs && p->echo;
     r->n_top = p->logprobs && p->n_top > 0 ? (int32_t)p->n_top : 0;
-    if (r->n_top > m->V)
-        r->n_top = m->V;
+    if (r->n_top > m->rt->engine_model.V)
+        r->n_top = m->rt->engine_model.V;
     rc = set_lengths(r, m, p, e);
     if (!rc)
         rc = set_sampling(&r->sampling, p, e);

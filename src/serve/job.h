@@ -4,16 +4,13 @@
 
 #include "serve/api.h"
 #include "serve/engine.h"
+#include "serve/runtime.h"
 
 /* What is needed of a model to build requests; all borrowed. */
 struct ek_job_model {
     const struct ek_engine *engine; /* for ek_request_prepare */
-    const struct ek_tokenizer *tokenizer;
-    const struct ek_template *chat; /* NULL: chats are refused */
-    const char *id;                 /* the model's name */
-    int32_t V;
-    int32_t ctx;
-    size_t longest_piece; /* bytes of the longest token */
+    const struct ek_runtime *rt;    /* tokenizer, template, ctx */
+    const char *id;                 /* the name clients use */
 };
 
 /* One prompt of a call. */

@@ -86,15 +86,15 @@ static void get_version(struct ek_server *s, struct ek_http_exchange *x)
 
 static void put_model(struct ek_out *o, const struct ek_server *s)
 {
-    const char *id = s->service->id;
+    const char *id = s->o.model_id;
     ek_out_str(o, "{\"id\":");
     ek_out_json(o, id, strlen(id));
     ek_out_printf(o,
                   ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"evenkeel\",",
-                  (long long)s->service->created_s);
+                  (long long)s->created_s);
     ek_out_str(o, "\"root\":");
     ek_out_json(o, id, strlen(id));
-    ek_out_printf(o, ",\"parent\":null,\"max_model_len\":%d}", s->service->ctx);
+    ek_out_printf(o, ",\"parent\":null,\"max_model_len\":%d}", s->rt->ctx);
 }
 
 static void get_models(struct ek_server *s, struct ek_http_exchange *x)
@@ -132,10 +132,10 @@ static void get_metrics(struct ek_server *s, struct ek_http_exchange *x)
         .engine = ek_worker_stats(s->worker),
         .n_choices = ek_worker_choices(s->worker),
         .n_connections = ek_http_server_connections(s->http),
-        .model = s->service->id,
-        .kv_dtype = ek_dtype_name(s->service->kv.dtype),
-        .ctx = s->service->ctx,
-        .max_seqs = s->service->engine.max_seqs,
+        .model = s->o.model_id,
+        .kv_dtype = ek_dtype_name(s->rt->kv.dtype),
+        .ctx = s->rt->ctx,
+        .max_seqs = s->rt->engine_options.max_seqs,
     };
     ek_metrics_write(&o, &s->metrics, &now);
     reply_out(s, x, &o, "text/plain; version=0.0.4; charset=utf-8");
@@ -184,12 +184,12 @@ static void put_ids(struct ek_out *o, const struct ek_server *s,
                     const struct ek_ids *ids, bool with_strings)
 {
     ek_out_printf(o, "{\"count\":%zu,\"max_model_len\":%d,\"tokens\":[", ids->n,
-                  s->service->ctx);
+                  s->rt->ctx);
     for (size_t i = 0; i < ids->n; i++)
         ek_out_printf(o, "%s%d", i ? "," : "", ids->ids[i]);
     ek_out_str(o, "],\"token_strs\":");
     for (size_t i = 0; with_strings && i < ids->n; i++) {
-        struct ek_str piece = ek_tokenizer_piece(s->model.tokenizer, ids->ids[i], true);
+        struct ek_str piece = ek_tokenizer_piece(s->rt->tokenizer, ids->ids[i], true);
         ek_out_str(o, i ? "," : "[");
         ek_out_json(o, piece.n ? piece.p : "", piece.n);
     }
@@ -235,14 +235,14 @@ static int detokenize(struct ek_buf *text, const struct ek_job_model *m,
         const json_t *id = json_array_get(tokens, i);
         char what[64];
         if (!json_is_integer(id) || json_integer_value(id) < 0 ||
-            json_integer_value(id) >= m->V)
+            json_integer_value(id) >= m->rt->engine_model.V)
             rc = ek_api_fail(e, 400, "tokens",
-                             "tokens: expected ids from 0 to %d, got %s", m->V - 1,
-                             ek_api_describe(what, id));
+                             "tokens: expected ids from 0 to %d, got %s",
+                             m->rt->engine_model.V - 1, ek_api_describe(what, id));
         else if (ek_ids_add(&ids, (int32_t)json_integer_value(id)))
             rc = ek_api_fail(e, 500, "", "the server is out of memory");
     }
-    if (!rc && ek_tokenizer_decode(m->tokenizer, text, ids.ids, ids.n, true))
+    if (!rc && ek_tokenizer_decode(m->rt->tokenizer, text, ids.ids, ids.n, true))
         rc = ek_api_fail(e, 400, "tokens", "tokens: the text is over the limit of %zu",
                          text->max);
     ek_ids_release(&ids);

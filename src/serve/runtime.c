@@ -5,6 +5,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PROMPT_BYTES_MAX ((size_t)16 << 20) /* of a rendered prompt */
 
@@ -29,6 +30,10 @@ static int open_text(struct ek_runtime *rt, const struct ek_modelfile *m,
     int rc = ek_modelfile_tokenizer(&rt->tokenizer, m, err);
     if (rc)
         return rc;
+    for (int32_t id = 0; id < ek_tokenizer_size(rt->tokenizer); id++) {
+        size_t bytes = ek_tokenizer_piece(rt->tokenizer, id, true).n;
+        rt->longest_piece = bytes > rt->longest_piece ? bytes : rt->longest_piece;
+    }
     copy_token_text(rt->bos, rt->tokenizer, ek_tokenizer_bos(rt->tokenizer));
     copy_token_text(rt->eos, rt->tokenizer, ek_tokenizer_eos(rt->tokenizer));
     char *source = NULL;
@@ -45,30 +50,48 @@ static int open_text(struct ek_runtime *rt, const struct ek_modelfile *m,
     return 0;
 }
 
-/* Context and page count from the options, or a sentence why they cannot be. */
+/* Positions a sequence may have. */
+static int plan_ctx(struct ek_runtime *rt, const struct ek_lm_params *p,
+                    const struct ek_runtime_options *o, struct ek_err *err)
+{
+    int32_t most = EK_PAGES_PER_SEQ_MAX * EK_PAGE_TOKENS;
+    if (p->ctx > 0 && p->ctx < most)
+        most = p->ctx;
+    if (o->ctx > most)
+        return ek_err_set(
+            err, EK_EINVAL,
+            "ctx: %d is more than the %d positions the model was made for", o->ctx,
+            most);
+    rt->ctx = most < EK_RUNTIME_CTX_DEFAULT ? most : EK_RUNTIME_CTX_DEFAULT;
+    if (o->ctx > 0)
+        rt->ctx = o->ctx;
+    return 0;
+}
+
+/* Pages of KV: what was asked for, else every seat a full context as far as a quarter
+ * of the machine's memory goes. A context that the pages cannot hold is cut to what they
+ * can: more would be a promise nobody can keep. */
 static int plan_pages(int32_t *n_pages, struct ek_runtime *rt,
                       const struct ek_lm_params *p, const struct ek_runtime_options *o,
                       struct ek_err *err)
 {
-    if (o->ctx > p->ctx)
-        return ek_err_set(err, EK_EINVAL,
-                          "ctx %d is more than the %d positions the model was made for",
-                          (int)o->ctx, (int)p->ctx);
-    rt->ctx = o->ctx ? o->ctx : p->ctx;
-    int64_t per_seq = ek_pages_for_tokens(rt->ctx);
-    int64_t pages = per_seq * o->max_seqs;
-    if (o->kv_memory) {
-        int64_t page_bytes = (int64_t)ek_kv_page_bytes(p, o->kv_dtype);
-        pages = o->kv_memory / page_bytes;
-        if (pages < 1)
-            return ek_err_set(err, EK_EINVAL,
-                              "kv_memory %lld holds no page: one takes %lld bytes",
-                              (long long)o->kv_memory, (long long)page_bytes);
-    }
-    if (pages > INT32_MAX / EK_PAGE_TOKENS)
-        return ek_err_set(err, EK_ELIMIT, "%lld KV pages are over the limit of %d",
-                          (long long)pages, INT32_MAX / EK_PAGE_TOKENS);
-    *n_pages = (int32_t)pages;
+    int64_t page_bytes = (int64_t)ek_kv_page_bytes(p, o->kv_dtype);
+    int64_t bytes = o->kv_memory;
+    int64_t n = (int64_t)ek_pages_for_tokens(rt->ctx) * o->max_seqs;
+    if (bytes > 0)
+        n = bytes / page_bytes;
+    else
+        bytes = (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE) / 4;
+    n = n < bytes / page_bytes ? n : bytes / page_bytes;
+    n = n < INT32_MAX / EK_PAGE_TOKENS ? n : INT32_MAX / EK_PAGE_TOKENS;
+    if (n < 1)
+        return ek_err_set(
+            err, EK_EINVAL,
+            "kv_memory: %lld bytes hold no page of %d tokens (%lld bytes)",
+            (long long)bytes, EK_PAGE_TOKENS, (long long)page_bytes);
+    *n_pages = (int32_t)n;
+    if (rt->ctx > *n_pages * EK_PAGE_TOKENS)
+        rt->ctx = *n_pages * EK_PAGE_TOKENS;
     return 0;
 }
 
@@ -92,10 +115,11 @@ static int open_model(struct ek_runtime *rt, const struct ek_modelfile *m,
             "%s: the tokenizer has %d tokens, the model's embedding %d rows", o->path,
             (int)ek_tokenizer_size(rt->tokenizer), (int)p->V);
     int32_t n_pages = 0;
-    rc = plan_pages(&n_pages, rt, p, o, err);
-    if (rc)
-        return rc;
-    rc = ek_kv_init(&rt->kv, p, o->kv_dtype, n_pages, err);
+    rc = plan_ctx(rt, p, o, err);
+    if (!rc)
+        rc = plan_pages(&n_pages, rt, p, o, err);
+    if (!rc)
+        rc = ek_kv_init(&rt->kv, p, o->kv_dtype, n_pages, err);
     if (rc)
         return rc;
     rt->engine_model =
@@ -145,17 +169,15 @@ void ek_runtime_close(struct ek_runtime *rt)
     *rt = (struct ek_runtime){0};
 }
 
-int ek_runtime_chat_prompt(const struct ek_runtime *rt, struct ek_ids *ids,
-                           const json_t *vars, struct ek_err *err)
+int ek_runtime_chat_text(const struct ek_runtime *rt, struct ek_buf *text,
+                         struct ek_buf *is_plain, const json_t *vars,
+                         struct ek_err *err)
 {
     static const char *const trusted[] = {"bos_token", "eos_token", NULL};
     if (!rt->chat)
         return ek_err_set(err, EK_EUNSUP, "%s",
                           rt->chat_err.text[0] ? rt->chat_err.text
                                                : "the model has no chat template");
-    struct ek_buf text, is_plain;
-    ek_buf_init(&text, PROMPT_BYTES_MAX);
-    ek_buf_init(&is_plain, PROMPT_BYTES_MAX);
     /* A shallow copy: the caller's object is not ours to add keys to. */
     union {
         const json_t *in;
@@ -167,8 +189,19 @@ int ek_runtime_chat_prompt(const struct ek_runtime *rt, struct ek_ids *ids,
         json_object_set_new(all, "eos_token", json_string(rt->eos)))
         rc = ek_err_set(err, EK_ENOMEM, "out of memory");
     if (!rc)
-        rc = ek_template_render(rt->chat, &text, &is_plain, all, trusted,
+        rc = ek_template_render(rt->chat, text, is_plain, all, trusted,
                                 ek_clock_wall_us(), NULL, err);
+    json_decref(all);
+    return rc;
+}
+
+int ek_runtime_chat_prompt(const struct ek_runtime *rt, struct ek_ids *ids,
+                           const json_t *vars, struct ek_err *err)
+{
+    struct ek_buf text, is_plain;
+    ek_buf_init(&text, PROMPT_BYTES_MAX);
+    ek_buf_init(&is_plain, PROMPT_BYTES_MAX);
+    int rc = ek_runtime_chat_text(rt, &text, &is_plain, vars, err);
     if (!rc) {
         rc = ek_tokenizer_encode(rt->tokenizer, ids, text.data ? text.data : "",
                                  text.len, (const uint8_t *)is_plain.data,
@@ -177,7 +210,6 @@ int ek_runtime_chat_prompt(const struct ek_runtime *rt, struct ek_ids *ids,
             ek_err_set(err, rc, "the prompt cannot be tokenized: %s",
                        ek_status_text(rc));
     }
-    json_decref(all);
     ek_buf_release(&text);
     ek_buf_release(&is_plain);
     return rc;

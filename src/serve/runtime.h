@@ -14,11 +14,17 @@
 
 #include <jansson.h>
 
+/* A sequence reserves pages for its whole answer, so contexts beyond this are asked for
+ * and not taken by default. */
+#define EK_RUNTIME_CTX_DEFAULT 8192
+
 struct ek_runtime_options {
     const char *path;
     int32_t n_threads;      /* 0: one a physical core */
-    int32_t ctx;            /* positions a sequence may have; 0: the model's own */
-    int64_t kv_memory;      /* bytes of KV; 0: max_seqs sequences of full context */
+    int32_t ctx;            /* positions a sequence may have; 0: the model's own, at
+                               most EK_RUNTIME_CTX_DEFAULT */
+    int64_t kv_memory;      /* bytes of KV; 0: max_seqs sequences of full context, at
+                               most a quarter of the machine's memory */
     enum ek_dtype kv_dtype; /* F32 or BF16 */
     enum ek_lm_weights weights;
     int32_t max_seqs;         /* >= 1 */
@@ -37,8 +43,9 @@ struct ek_runtime {
     const struct ek_ops *ops;
     struct ek_lm *lm;
     struct ek_kv kv;
-    int32_t ctx;                             /* positions a sequence may have */
-    int64_t load_us;                         /* what opening took */
+    int32_t ctx;          /* positions a sequence may have */
+    size_t longest_piece; /* bytes of the vocabulary's longest token */
+    int64_t load_us;      /* what opening took */
     struct ek_engine_options engine_options; /* for ek_engine_new */
     struct ek_engine_model engine_model;     /* forward over lm and kv */
 };
@@ -50,10 +57,17 @@ int ek_runtime_open(struct ek_runtime *rt, const struct ek_runtime_options *o,
                     struct ek_err *err) EK_MUST_USE;
 void ek_runtime_close(struct ek_runtime *rt); /* may be zeroed; no engine may use it */
 
-/* Renders `vars` (an object with messages; add_generation_prompt, tools ... as the
- * template wants; bos_token and eos_token are added) and appends the ids. Special tokens
- * are read where the template wrote them, never inside what a person wrote.
- * Errors: EK_EUNSUP no template, those of ek_template_render and the tokenizer. */
+/* The text of a chat, appended to `text`, and where it came from to `is_plain`, as
+ * ek_template_render has it. vars is an object with messages and what else the template
+ * wants (add_generation_prompt, tools); bos_token and eos_token are added. Errors:
+ * EK_EUNSUP no template (or why it cannot be used), those of ek_template_render. */
+int ek_runtime_chat_text(const struct ek_runtime *rt, struct ek_buf *text,
+                         struct ek_buf *is_plain, const json_t *vars,
+                         struct ek_err *err) EK_MUST_USE;
+
+/* The same as ids, appended. Special tokens are read where the template wrote them,
+ * never inside what a person wrote. Errors: those of ek_runtime_chat_text and of the
+ * tokenizer. */
 int ek_runtime_chat_prompt(const struct ek_runtime *rt, struct ek_ids *ids,
                            const json_t *vars, struct ek_err *err) EK_MUST_USE;
 

@@ -115,21 +115,15 @@ static int start_worker(struct ek_server *s, struct ek_err *err)
 {
     struct ek_engine *e = NULL;
     /* The soft limit is in call.c; a list of prompts may pass it in one go. */
-    int32_t most = s->service->engine.max_seqs + s->o.max_queue + EK_API_CHOICES_MAX;
+    int32_t most = s->rt->engine_options.max_seqs + s->o.max_queue + EK_API_CHOICES_MAX;
     int rc = ek_worker_new(&s->worker, most, wake, s, err);
     if (!rc)
-        rc = ek_service_engine(&e, s->service, ek_worker_on_delta, s->worker, err);
+        rc = ek_engine_new(&e, &s->rt->engine_model, s->rt->tokenizer,
+                           &s->rt->engine_options, s->rt->ops, ek_worker_on_delta,
+                           s->worker, err);
     if (rc)
         return rc;
-    s->model = (struct ek_job_model){
-        .engine = e,
-        .tokenizer = s->service->tokenizer,
-        .chat = s->service->chat,
-        .id = s->service->id,
-        .V = ek_lm_get_params(s->service->lm)->V,
-        .ctx = s->service->ctx,
-        .longest_piece = s->service->longest_piece,
-    };
+    s->model = (struct ek_job_model){e, s->rt, s->o.model_id};
     rc = ek_worker_start(s->worker, e, err);
     if (rc)
         ek_engine_free(e);
@@ -137,13 +131,14 @@ static int start_worker(struct ek_server *s, struct ek_err *err)
 }
 
 int ek_server_new(struct ek_server **out, const struct ek_server_options *o,
-                  struct ek_service *service, struct ek_err *err)
+                  struct ek_runtime *rt, struct ek_err *err)
 {
     struct ek_server *s = ek_calloc(1, sizeof *s);
     if (!s)
         return ek_err_set(err, EK_ENOMEM, "no memory for the server");
     s->o = *o;
-    s->service = service;
+    s->rt = rt;
+    s->created_s = ek_clock_wall_us() / 1000000;
     struct ek_http_handler handler = {
         .on_request = on_request,
         .on_closed = on_closed,

@@ -1,4 +1,4 @@
-/* server.h - the OpenAI-compatible HTTP server over one service.
+/* server.h - the OpenAI-compatible HTTP server over one model.
  *
  * Two threads: the caller's runs the sockets (ek_server_run), a worker's the engine.
  * /health and /metrics are answered by the first and never wait for the second.
@@ -9,10 +9,11 @@
 #include "net/http.h"
 #include "net/tls.h"
 #include "serve/auth.h"
-#include "serve/service.h"
+#include "serve/runtime.h"
 
 struct ek_server_options {
     const char *listen;         /* "HOST:PORT", "unix:PATH" */
+    const char *model_id;       /* the name clients use */
     struct ek_tls_context *tls; /* borrowed, may be NULL */
     const struct ek_auth *auth; /* borrowed */
     const char *cors;           /* the one origin allowed, "*" for any; NULL: off */
@@ -25,10 +26,10 @@ void ek_server_options_default(struct ek_server_options *o);
 
 struct ek_server;
 
-/* Binds and starts the engine's thread. The service is borrowed. Errors: EK_EINVAL,
+/* Binds and starts the engine's thread. The runtime is borrowed. Errors: EK_EINVAL,
  * EK_EIO (address, reason), EK_ENOMEM. */
 int ek_server_new(struct ek_server **s, const struct ek_server_options *o,
-                  struct ek_service *service, struct ek_err *err) EK_MUST_USE;
+                  struct ek_runtime *rt, struct ek_err *err) EK_MUST_USE;
 
 const char *ek_server_address(const struct ek_server *s);
 

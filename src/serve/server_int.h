@@ -15,7 +15,8 @@ struct ek_call;
 
 struct ek_server {
     struct ek_server_options o;
-    struct ek_service *service; /* borrowed */
+    struct ek_runtime *rt; /* borrowed */
+    int64_t created_s;     /* wall clock of the start, seconds since 1970 */
     struct ek_job_model model;
     struct ek_loop *loop;
     struct ek_http_server *http;
