@@ -137,20 +137,46 @@ void ek_detok_init(struct ek_detok *d, const struct ek_tokenizer *t, bool is_sta
     *d = (struct ek_detok){.t = t, .is_start = is_start, .with_special = with_special};
 }
 
-/* s[0,n) holds no unfinished character at its end: every byte leaves now. */
-static int add_whole(struct ek_buf *out, const char *s, size_t n)
+/* The held bytes and then the piece's, as one text. */
+struct joined {
+    const char *held;
+    size_t n_held;
+    struct ek_str piece;
+};
+
+/* The bytes from i on, at most four: one character always fits. */
+static size_t window(char w[4], const struct joined *t, size_t i)
 {
+    size_t n = 0;
+    for (; n < 4 && i + n < t->n_held + t->piece.n; n++)
+        w[n] = i + n < t->n_held ? t->held[i + n] : t->piece.p[i + n - t->n_held];
+    return n;
+}
+
+/* Appends what is decided and puts the rest, less than a character, into held. No
+ * allocation of its own: it runs for every token. */
+static int add_decided(struct ek_buf *out, const struct joined *t, char held[4],
+                       uint8_t *n_held)
+{
+    char w[4];
+    size_t i = 0, n = 0;
     int rc = 0;
-    for (size_t i = 0; !rc && i < n;) {
+    while (!rc && (n = window(w, t, i)) > 0) {
         uint32_t c;
-        size_t start = i;
-        for (size_t len; i < n && (len = ek_utf8_decode(&c, s + i, n - i)) > 0;)
-            i += len;
-        rc = ek_buf_add(out, s + start, i - start);
-        if (!rc && i < n) {
-            i += ek_utf8_bad_length(s + i, n - i);
+        size_t len = ek_utf8_decode(&c, w, n);
+        if (len > 0) {
+            rc = ek_buf_add(out, w, len);
+        } else if (n < 4 && ek_utf8_whole_prefix(w, n) == 0) {
+            break;
+        } else {
+            len = ek_utf8_bad_length(w, n);
             rc = ek_buf_add(out, REPLACEMENT, 3);
         }
+        i += len;
+    }
+    if (!rc) {
+        memcpy(held, w, n);
+        *n_held = (uint8_t)n;
     }
     return rc;
 }
@@ -158,25 +184,16 @@ static int add_whole(struct ek_buf *out, const char *s, size_t n)
 int ek_detok_feed(struct ek_detok *d, struct ek_buf *out, int32_t id)
 {
     bool is_start = d->is_start;
-    struct ek_str s = placed_piece(d->t, id, d->with_special, &is_start);
+    char held[4];
     size_t len_before = out->len;
-    struct ek_buf all;
-    ek_buf_init(&all, SIZE_MAX / 2);
-    int rc = ek_buf_add(&all, d->held, d->n_held);
-    if (!rc)
-        rc = ek_buf_add(&all, s.p, s.n);
-    size_t whole = rc ? 0 : ek_utf8_whole_prefix(all.data, all.len);
-    if (!rc)
-        rc = add_whole(out, all.data, whole);
-    if (rc) {
+    struct joined text = {held, d->n_held,
+                          placed_piece(d->t, id, d->with_special, &is_start)};
+    memcpy(held, d->held, sizeof held);
+    int rc = add_decided(out, &text, d->held, &d->n_held);
+    if (rc)
         out->len = len_before;
-    } else {
-        assert(all.len - whole < sizeof d->held);
-        d->n_held = (uint8_t)(all.len - whole);
-        memcpy(d->held, all.data + whole, d->n_held);
+    else
         d->is_start = is_start;
-    }
-    ek_buf_release(&all);
     return rc;
 }
 
