@@ -294,7 +294,7 @@ static void end_by_fault(struct ek_engine *e, struct ek_choice *c,
            "kind=%s sequence=%llu entry=%d page=%d tokens=%d",
            ek_page_fault_text(fault), (unsigned long long)c->table.owner, bad,
            bad < c->table.n_pages ? c->table.refs[bad].page : -1, c->table.n_tokens);
-    ek_pages_quarantine(&e->pages, &c->table, bad);
+    ek_pages_fault(&e->pages, &c->table, bad);
     ek_choice_end(c, e, EK_FINISH_ERROR,
                   "the page check failed before a read; the answer was stopped");
 }

@@ -132,48 +132,53 @@ void ek_pages_commit(struct ek_pages *p, struct ek_page_table *t, int32_t n_new)
     }
 }
 
+static bool is_held(const struct ek_page *g)
+{
+    return g->state == EK_PAGE_WRITING || g->state == EK_PAGE_SEALED;
+}
+
+static void free_page(struct ek_pages *p, int32_t page)
+{
+    struct ek_page *g = &p->pages[page];
+    /* A page that used up its generations could repeat one: it retires. */
+    bool is_last = g->generation == UINT32_MAX;
+    *g = (struct ek_page){.generation = g->generation + !is_last};
+    if (is_last) {
+        g->state = EK_PAGE_QUARANTINE;
+        p->n_quarantined++;
+    } else {
+        p->free_list[p->n_free++] = page;
+    }
+}
+
 void ek_pages_free(struct ek_pages *p, struct ek_page_table *t)
 {
     for (int32_t i = 0; i < t->n_pages; i++) {
         struct ek_page_ref ref = t->refs[i];
         if (ref.page < 0 || ref.page >= p->n_pages)
             continue;
-        struct ek_page *g = &p->pages[ref.page];
-        bool is_held = g->state == EK_PAGE_WRITING || g->state == EK_PAGE_SEALED;
-        if (!is_held || g->owner != t->owner || g->generation != ref.generation)
-            continue;
-        /* A page that used up its generations could repeat one: it retires. */
-        bool is_last = g->generation == UINT32_MAX;
-        *g = (struct ek_page){.generation = g->generation + !is_last};
-        if (is_last) {
-            g->state = EK_PAGE_QUARANTINE;
-            p->n_quarantined++;
-        } else {
-            p->free_list[p->n_free++] = ref.page;
-        }
+        const struct ek_page *g = &p->pages[ref.page];
+        if (is_held(g) && g->owner == t->owner && g->generation == ref.generation)
+            free_page(p, ref.page);
     }
     t->n_pages = 0;
     t->n_tokens = 0;
 }
 
-void ek_pages_quarantine(struct ek_pages *p, const struct ek_page_table *t, int32_t i)
+void ek_pages_fault(struct ek_pages *p, struct ek_page_table *t, int32_t i)
 {
-    if (i < 0 || i >= t->n_pages)
-        return;
-    int32_t page = t->refs[i].page;
-    if (page < 0 || page >= p->n_pages)
-        return;
-    struct ek_page *g = &p->pages[page];
-    if (g->state == EK_PAGE_QUARANTINE)
-        return;
-    if (g->state == EK_PAGE_FREE) {
-        int32_t k = 0;
-        while (p->free_list[k] != page)
-            k++;
-        p->free_list[k] = p->free_list[--p->n_free];
+    int32_t page = i >= 0 && i < t->n_pages ? t->refs[i].page : -1;
+    if (page >= 0 && page < p->n_pages && is_held(&p->pages[page]) &&
+        p->pages[page].owner == t->owner) {
+        p->pages[page].state = EK_PAGE_QUARANTINE;
+        p->n_quarantined++;
     }
-    g->state = EK_PAGE_QUARANTINE;
-    p->n_quarantined++;
+    for (int32_t k = 0; k < p->n_pages; k++) {
+        if (is_held(&p->pages[k]) && p->pages[k].owner == t->owner)
+            free_page(p, k);
+    }
+    t->n_pages = 0;
+    t->n_tokens = 0;
 }
 
 static bool is_page_sane(const struct ek_page *g)

@@ -120,9 +120,11 @@ void ek_pages_commit(struct ek_pages *p, struct ek_page_table *t, int32_t n_new)
  * not (foreign owner, other generation) is left alone: freeing it would harm another. */
 void ek_pages_free(struct ek_pages *p, struct ek_page_table *t);
 
-/* Takes the page of entry i out of use for good; the entry stays. Does nothing when the
- * entry names no page. Its owner's other pages may be freed as ever. */
-void ek_pages_quarantine(struct ek_pages *p, const struct ek_page_table *t, int32_t i);
+/* After a fault at entry i: takes its page out of use for good when it is this table's
+ * own (its book is wrong). A page that is somebody else's, or free, is left alone: there
+ * the entry is wrong, and the other sequence goes on. Then gives back every page of this
+ * owner, those that the table lost included. Cost: O(n_pages). */
+void ek_pages_fault(struct ek_pages *p, struct ek_page_table *t, int32_t i);
 
 /* True when every invariant above holds. Cost: O(n_pages^2). For tests. */
 bool ek_pages_is_sane(const struct ek_pages *p);

@@ -69,9 +69,10 @@ static void page_numbers_outside_the_pool_are_range_faults(void **state)
         f.a.refs[1].page = wrong[i];
         assert_int_equal(check(&f, &bad), EK_PAGE_FAULT_RANGE);
         assert_int_equal(bad, 1);
-        ek_pages_quarantine(&f.pool, &f.a, 1);
-        assert_int_equal(f.pool.n_quarantined, 0);
     }
+    ek_pages_fault(&f.pool, &f.a, 1);
+    assert_int_equal(f.pool.n_quarantined, 0);
+    assert_int_equal(f.pool.n_free, N_PAGES - 3);
     ek_pages_release(&f.pool);
 }
 
@@ -135,15 +136,15 @@ static void swapped_and_doubled_pages_are_found(void **state)
     ek_pages_release(&f.pool);
 }
 
-static void a_quarantined_page_never_comes_back(void **state)
+static void a_faulty_page_of_ones_own_never_comes_back(void **state)
 {
     (void)state;
     struct fixture f;
     two_sequences(&f);
     int32_t page = f.a.refs[1].page;
-    ek_pages_quarantine(&f.pool, &f.a, 1);
-    assert_int_equal(check(&f, NULL), EK_PAGE_FAULT_STATE);
-    ek_pages_free(&f.pool, &f.a);
+    f.pool.pages[page].fill = 3;
+    assert_int_equal(check(&f, NULL), EK_PAGE_FAULT_FILL);
+    ek_pages_fault(&f.pool, &f.a, 1);
     ek_pages_free(&f.pool, &f.b);
     assert_true(ek_pages_is_sane(&f.pool));
     assert_int_equal(f.pool.n_free, N_PAGES - 1);
@@ -156,6 +157,21 @@ static void a_quarantined_page_never_comes_back(void **state)
                      0);
     for (int32_t i = 0; i < all.n_pages; i++)
         assert_int_not_equal(refs[i].page, page);
+    ek_pages_release(&f.pool);
+}
+
+static void a_fault_at_anothers_page_leaves_it_and_loses_nothing(void **state)
+{
+    (void)state;
+    struct fixture f;
+    two_sequences(&f);
+    f.a.refs[1] = f.b.refs[1]; /* and so the table forgot a page of its own */
+    ek_pages_fault(&f.pool, &f.a, 1);
+    int32_t numbers[CAP];
+    assert_int_equal(ek_pages_check(&f.pool, &f.b, 1, numbers, NULL), 0);
+    assert_int_equal(f.pool.n_quarantined, 0);
+    assert_int_equal(f.pool.n_free, N_PAGES - 3);
+    assert_true(ek_pages_is_sane(&f.pool));
     ek_pages_release(&f.pool);
 }
 
@@ -291,7 +307,8 @@ int main(void)
         cmocka_unit_test(a_freed_page_is_found_by_state_or_generation),
         cmocka_unit_test(a_short_fill_is_found),
         cmocka_unit_test(swapped_and_doubled_pages_are_found),
-        cmocka_unit_test(a_quarantined_page_never_comes_back),
+        cmocka_unit_test(a_faulty_page_of_ones_own_never_comes_back),
+        cmocka_unit_test(a_fault_at_anothers_page_leaves_it_and_loses_nothing),
         cmocka_unit_test(freeing_a_corrupt_table_harms_nobody),
         cmocka_unit_test(a_worn_out_page_retires),
         cmocka_unit_test(reserve_without_room_changes_nothing),

@@ -1,0 +1,241 @@
+/* enginekit.h - an engine over a model that is a few lines: its "keys and values" are
+ * the tokens themselves, kept in pages, and its logits are a hash of every token that a
+ * sequence can read. One wrong page anywhere gives another answer. */
+#ifndef EVENKEEL_TESTS_SERVE_ENGINEKIT_H
+#define EVENKEEL_TESTS_SERVE_ENGINEKIT_H
+
+#include "base/map.h"
+#include "data/tokenizer_make.h"
+#include "serve/engine.h"
+
+#include <math.h>
+
+#define KIT_PAGES 40
+#define KIT_CTX   256
+
+struct kit_reader; /* of one choice */
+
+struct kit {
+    struct made_bpe made;
+    struct ek_tokenizer *tokenizer; /* ids 0..255 are bytes */
+    int32_t end_id;                 /* "<|im_end|>" */
+    int32_t V;
+    struct ek_engine *engine;
+    int32_t slots[KIT_PAGES * EK_PAGE_TOKENS]; /* token at each place of the KV */
+    const char *script; /* not NULL: what every answer is, then the end token */
+    int32_t script_at;  /* position of the script's first byte */
+    bool is_broken;     /* the next row holds a NaN */
+    bool holds_deltas;  /* the reader gives nothing back until kit_release_deltas */
+    struct ek_delta *held[64];
+    int32_t n_held;
+    int32_t n_forwards, max_rows, max_tokens;
+};
+
+/* What one choice has said. */
+struct kit_answer {
+    struct ek_buf text;
+    int32_t ids[KIT_CTX];
+    uint64_t starts[KIT_CTX];
+    float logprobs[KIT_CTX];
+    int32_t n_ids;
+    int32_t n_generated, n_deltas;
+    enum ek_finish finish;
+    int32_t stop_id, stop_string;
+    bool is_last;
+};
+
+static inline double kit_softmax(float *p, const float *x, int64_t n, float temperature)
+{
+    double max = (double)x[0], sum = 0;
+    for (int64_t i = 1; i < n; i++)
+        max = (double)x[i] > max ? (double)x[i] : max;
+    for (int64_t i = 0; i < n; i++) {
+        double e = exp(((double)x[i] - max) / (double)temperature);
+        p[i] = (float)e;
+        sum += e;
+    }
+    for (int64_t i = 0; i < n; i++)
+        p[i] = (float)((double)p[i] / sum);
+    return max / (double)temperature + log(sum);
+}
+
+static inline int64_t kit_argmax(const float *x, int64_t n)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; i++)
+        best = x[i] > x[best] ? i : best;
+    return best;
+}
+
+static inline void kit_row(const struct kit *k, float *row, const int32_t *pages,
+                           int32_t pos)
+{
+    uint64_t h = 1;
+    for (int32_t i = 0; i <= pos; i++) {
+        int32_t at = pages[i / EK_PAGE_TOKENS] * EK_PAGE_TOKENS + i % EK_PAGE_TOKENS;
+        h = ek_hash(&k->slots[at], sizeof k->slots[at], h);
+    }
+    for (int32_t v = 0; v < k->V; v++)
+        row[v] = (float)(ek_hash(&v, sizeof v, h) % 1000) / 250.0f;
+    if (k->script) {
+        size_t at = (size_t)(pos + 1 - k->script_at);
+        row[at < strlen(k->script) ? (unsigned char)k->script[at] : k->end_id] = 50;
+    } else {
+        row[k->end_id] = -20;
+    }
+    if (k->is_broken)
+        row[3] = NAN;
+}
+
+static inline int32_t kit_forward(void *arg, const struct ek_lm_seq *seqs,
+                                  int32_t n_seqs, float *logits)
+{
+    struct kit *k = arg;
+    int32_t n_rows = 0, n_tokens = 0;
+    for (int32_t s = 0; s < n_seqs; s++) {
+        const struct ek_lm_seq *q = &seqs[s];
+        for (int32_t i = 0; i < q->n_tokens; i++) {
+            int32_t pos = q->pos0 + i;
+            int32_t page = q->pages[pos / EK_PAGE_TOKENS];
+            assert_in_range(page, 0, KIT_PAGES - 1);
+            k->slots[page * EK_PAGE_TOKENS + pos % EK_PAGE_TOKENS] = q->tokens[i];
+        }
+        n_tokens += q->n_tokens;
+        int32_t first = q->want == EK_LM_WANT_ALL    ? 0
+                        : q->want == EK_LM_WANT_LAST ? q->n_tokens - 1
+                                                     : q->n_tokens;
+        for (int32_t i = first; i < q->n_tokens; i++)
+            kit_row(k, logits + (size_t)n_rows++ * (size_t)k->V, q->pages, q->pos0 + i);
+    }
+    k->n_forwards++;
+    k->max_rows = n_rows > k->max_rows ? n_rows : k->max_rows;
+    k->max_tokens = n_tokens > k->max_tokens ? n_tokens : k->max_tokens;
+    return n_rows;
+}
+
+/* request.user is an array of n kit_answer. */
+static inline void kit_on_delta(void *arg, struct ek_delta *d)
+{
+    struct kit *k = arg;
+    struct kit_answer *a = (struct kit_answer *)d->request->user + d->choice;
+    assert_int_equal(a->finish, EK_FINISH_NONE);
+    if (a->text.len + d->text.len <= a->text.max)
+        assert_int_equal(ek_buf_add(&a->text, d->text.data, d->text.len), 0);
+    for (int32_t i = 0; i < d->n_tokens; i++) {
+        a->ids[a->n_ids] = d->tokens[i].id;
+        a->starts[a->n_ids] = d->tokens[i].start;
+        a->logprobs[a->n_ids++] = d->tokens[i].logprob;
+    }
+    assert_true(ek_utf8_whole_prefix(d->text.data, d->text.len) == d->text.len);
+    a->n_generated = d->n_generated;
+    a->n_deltas++;
+    a->finish = d->finish;
+    a->stop_id = d->stop_id;
+    a->stop_string = d->stop_string;
+    a->is_last = d->is_last;
+    assert_true((d->error != NULL) == (d->finish == EK_FINISH_ERROR));
+    if (d->finish != EK_FINISH_NONE)
+        return;
+    if (k->holds_deltas)
+        k->held[k->n_held++] = d;
+    else
+        ek_engine_give_back(k->engine, d);
+}
+
+static inline void kit_release_deltas(struct kit *k)
+{
+    k->holds_deltas = false;
+    while (k->n_held > 0)
+        ek_engine_give_back(k->engine, k->held[--k->n_held]);
+}
+
+static inline void kit_open(struct kit *k, const struct ek_engine_options *o)
+{
+    static const struct ek_ops ops = {.softmax = kit_softmax, .argmax = kit_argmax};
+    memset(k, 0, sizeof *k);
+    made_bpe_init(&k->made);
+    k->end_id = made_token(&k->made, "<|im_end|>", EK_TOK_CONTROL);
+    k->tokenizer = made_bpe_load(&k->made, "gpt-2");
+    k->V = ek_tokenizer_size(k->tokenizer);
+    assert_true(ek_tokenizer_is_end(k->tokenizer, k->end_id));
+    struct ek_engine_model model = {kit_forward, k, k->V};
+    assert_int_equal(
+        ek_engine_new(&k->engine, &model, k->tokenizer, o, &ops, kit_on_delta, k, NULL),
+        0);
+}
+
+static inline void kit_default(struct ek_engine_options *o)
+{
+    *o = (struct ek_engine_options){.ctx = KIT_CTX,
+                                    .n_pages = KIT_PAGES,
+                                    .max_seqs = 4,
+                                    .max_batch_tokens = 32,
+                                    .prefill_chunk = 8};
+}
+
+static inline void kit_close(struct kit *k)
+{
+    const struct ek_pages *p = ek_engine_get_pages(k->engine);
+    assert_true(ek_pages_is_sane(p));
+    assert_int_equal(p->n_free + p->n_quarantined, p->n_pages);
+    ek_engine_free(k->engine);
+    ek_tokenizer_free(k->tokenizer);
+}
+
+/* A request whose prompt are the bytes of `prompt`. */
+static inline struct ek_request *kit_request(const char *prompt, int32_t max_tokens,
+                                             int32_t n)
+{
+    struct ek_request *r = malloc(sizeof *r);
+    struct kit_answer *a = calloc((size_t)n, sizeof *a);
+    assert_non_null(r);
+    assert_non_null(a);
+    ek_request_init(r, 16 << 20);
+    for (int32_t i = 0; i < n; i++)
+        ek_buf_init(&a[i].text, 1 << 16);
+    size_t len = strlen(prompt);
+    int32_t *ids = ek_arena_alloc(&r->arena, len * sizeof *ids);
+    assert_non_null(ids);
+    for (size_t i = 0; i < len; i++)
+        ids[i] = (unsigned char)prompt[i];
+    r->user = a;
+    r->prompt = ids;
+    r->n_prompt = (int32_t)len;
+    r->n = n;
+    r->max_tokens = max_tokens;
+    return r;
+}
+
+static inline void kit_submit(struct kit *k, struct ek_request *r)
+{
+    assert_int_equal(ek_request_prepare(r, k->engine, NULL), 0);
+    ek_engine_submit(k->engine, r);
+}
+
+static inline void kit_run(struct kit *k)
+{
+    int n = 0;
+    while (ek_engine_step(k->engine))
+        assert_true(n++ < 100000);
+}
+
+static inline struct kit_answer *kit_answer(const struct ek_request *r, int32_t i)
+{
+    return (struct kit_answer *)r->user + i;
+}
+
+static inline void kit_free(struct ek_request *r)
+{
+    for (int32_t i = 0; i < r->n; i++)
+        ek_buf_release(&kit_answer(r, i)->text);
+    free(r->user);
+    ek_request_release(r);
+    free(r);
+}
+
+static inline void kit_stop(struct ek_request *r, const char *text)
+{
+    assert_int_equal(ek_stop_add(&r->stop, &r->arena, text, strlen(text)), 0);
+}
+
+#endif
