@@ -357,10 +357,13 @@ static void on_time(struct ek_timer *t)
 /* Life ------------------------------------------------------------------------- */
 
 /* A peer that vanished without a word is found out by probes, and by bytes it does not
- * acknowledge. Failures are harmless: other limits hold. */
+ * acknowledge. What the kernel holds unsent is kept small: it would hide megabytes from
+ * max_unsent_bytes, and calls a socket writable only when a third of them is gone, by
+ * when a slow reader looks like one that takes nothing. Failures are harmless: other
+ * limits hold, and a Unix socket knows none of these. */
 static void set_socket_options(int fd, int64_t send_timeout_us)
 {
-    int on = 1, idle_s = 60, every_s = 15, n = 4;
+    int on = 1, idle_s = 60, every_s = 15, n = 4, unsent_bytes = 131072;
     unsigned ms = send_timeout_us / 1000 > 0x7fffffff
                       ? 0x7fffffffU
                       : (unsigned)(send_timeout_us / 1000);
@@ -369,6 +372,7 @@ static void set_socket_options(int fd, int64_t send_timeout_us)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof every_s);
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &n, sizeof n);
+    setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent_bytes, sizeof unsent_bytes);
     setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof ms);
 }
 

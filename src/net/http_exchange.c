@@ -37,15 +37,16 @@ void *ek_http_get_user(const struct ek_http_exchange *x)
 /* IMF-fixdate of RFC 9110 5.6.7; strftime would follow the locale. */
 static int put_date(struct ek_buf *out)
 {
-    static const char days[] = "SunMonTueWedThuFriSat";
-    static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    static const char days[][4] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+    static const char months[][4] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
     struct timespec now;
     struct tm t;
     if (clock_gettime(CLOCK_REALTIME, &now) || !gmtime_r(&now.tv_sec, &t))
         return 0;
-    return ek_buf_addf(out, "Date: %.3s, %02d %.3s %04d %02d:%02d:%02d GMT\r\n",
-                       days + 3 * t.tm_wday, t.tm_mday, months + 3 * t.tm_mon,
-                       1900 + t.tm_year, t.tm_hour, t.tm_min, t.tm_sec);
+    return ek_buf_addf(out, "Date: %s, %02d %s %04d %02d:%02d:%02d GMT\r\n",
+                       days[t.tm_wday], t.tm_mday, months[t.tm_mon], 1900 + t.tm_year,
+                       t.tm_hour, t.tm_min, t.tm_sec);
 }
 
 static bool has_no_content(int code)

@@ -136,7 +136,7 @@ static int bind_first(const char *host, const char *port, const char **reason)
 
 static int write_address(char address[128], int fd)
 {
-    struct sockaddr_storage sa;
+    struct sockaddr_storage sa = {0};
     socklen_t len = sizeof sa;
     char host[64], port[8];
     if (getsockname(fd, (struct sockaddr *)&sa, &len) ||

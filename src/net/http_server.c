@@ -18,14 +18,15 @@ static const int64_t never_us = (int64_t)365 * 24 * 3600 * 1000 * 1000;
 
 void ek_http_limits_default(struct ek_http_limits *l)
 {
+    const int64_t second_us = 1000000;
     *l = (struct ek_http_limits){
         .max_head_bytes = (size_t)32 << 10,
         .max_body_bytes = (size_t)8 << 20,
         .max_connections = 1024,
-        .head_timeout_us = 10 * 1000000,
-        .body_timeout_us = 30 * 1000000,
-        .idle_timeout_us = 75 * 1000000,
-        .send_timeout_us = 60 * 1000000,
+        .head_timeout_us = 10 * second_us,
+        .body_timeout_us = 30 * second_us,
+        .idle_timeout_us = 75 * second_us,
+        .send_timeout_us = 60 * second_us,
         .max_unsent_bytes = (size_t)4 << 20,
     };
 }

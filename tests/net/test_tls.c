@@ -126,6 +126,7 @@ static int setup(void **state)
     struct ek_http_handler h = {
         .on_request = on_request, .on_closed = on_closed, .arg = f};
     ek_http_limits_default(&limits);
+    limits.max_unsent_bytes = (size_t)16 << 20;
     write_files(f);
     f->big = ek_alloc(BIG);
     for (size_t i = 0; i < BIG; i++)
@@ -294,6 +295,32 @@ static void large_bodies_cross_whole_both_ways(void **state)
     assert_memory_equal(f->c.got.data + whole_length(f, 0), f->big, BIG);
 }
 
+/* Writes that block are tried again later, when the buffer has grown and moved. */
+static void a_stream_that_waits_for_its_reader_arrives_whole(void **state)
+{
+    struct fixture *f = *state;
+    const size_t piece = 1000, n = 12000, wrap = BIG / piece;
+    int small = 65536;
+    setsockopt(f->c.fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof small);
+    assert_int_equal(shake_hands(f), 1);
+    tls_send(f, "GET /hold HTTP/1.0\r\nHost: h\r\n\r\n", 31);
+    for (int i = 0; i < 1000 && !f->held; i++)
+        run_for(f->loop, 500);
+    assert_non_null(f->held);
+    assert_int_equal(ek_http_begin(f->held, 200, "text/plain"), 0);
+    for (size_t i = 0; i < n; i++) {
+        assert_int_equal(ek_http_send(f->held, f->big + i % wrap * piece, piece), 0);
+        if (i % 10 == 0)
+            run_for(f->loop, 0);
+    }
+    assert_int_equal(ek_http_end(f->held), 0);
+    tls_wait(f, n * piece);
+    tls_wait(f, whole_length(f, n * piece));
+    const char *body = f->c.got.data + whole_length(f, 0);
+    for (size_t i = 0; i < n; i++)
+        assert_memory_equal(body + i * piece, f->big + i % wrap * piece, piece);
+}
+
 /* Two requests in one record: the second lies decrypted in the library, and the socket
  * will never again say that it is readable. */
 static void requests_sent_ahead_in_one_record_are_answered(void **state)
@@ -423,6 +450,7 @@ int main(void)
         T(tls_12_is_spoken_and_tls_11_refused),
         T(alpn_chooses_http_11_and_refuses_what_is_not_spoken),
         T(large_bodies_cross_whole_both_ways),
+        T(a_stream_that_waits_for_its_reader_arrives_whole),
         T(requests_sent_ahead_in_one_record_are_answered),
         T(a_client_that_leaves_while_held_aborts),
         T(plain_http_is_told_to_use_https),
