@@ -50,7 +50,7 @@ int ek_err_setv(struct ek_err *err, int status, const char *fmt, va_list args)
     return status;
 }
 
-int ek_err_set(struct ek_err *err, int status, const char *fmt, ...)
+int ek_err_write(struct ek_err *err, int status, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
