@@ -1,5 +1,5 @@
-/* inspect_json.c - keel inspect --json: one object; its keys are docs/guide/inspect.md's.
- * Arrays of the file are given by count and their first elements. */
+/* inspect_json.c - keel inspect --json: one object with the keys that are listed in
+ * docs/guide/inspect.md. The file's arrays are given by count and first elements. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "cli/inspect.h"

@@ -1,4 +1,4 @@
-/* verb_inspect.c - keel inspect: what a model file holds, without loading its weights. */
+/* verb_inspect.c - keel inspect: what a model file holds; weights are not loaded. */
 #include "base/mem.h"
 #include "cli/inspect.h"
 #include "cli/verb.h"

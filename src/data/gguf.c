@@ -44,7 +44,7 @@ int ek_gguf_shown(struct ek_str s)
     return s.n < 100 ? (int)s.n : 100;
 }
 
-int ek_gguf_fail(struct ek_gguf_reader *r, int status, const char *fmt, ...)
+int ek_gguf_say(struct ek_gguf_reader *r, int status, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);

@@ -1,11 +1,11 @@
 /* gguf.h - GGUF version 3 (and 2, its little-endian equal), read-only, mapped and
  * borrowed.
  *
- * Every count, length and offset is checked against the bytes that are left before it is
- * believed or allocated for: what is allocated is tables, at most 4 bytes for each byte
- * of metadata and tensor list, never the tensors. Invariant after open: each tensor's
- * bytes lie inside the file, aligned, overlapping no other; keys and names are unique,
- * and all text is UTF-8.
+ * Every count, length and offset is checked against the bytes that are left before it
+ * is believed or allocated for: what is allocated is tables, at most 4 bytes for each
+ * byte of metadata and tensor list, never the tensors. Invariant after open: each
+ * tensor's bytes lie inside the file, aligned, overlapping no other; keys and names
+ * are unique, and all text is UTF-8.
  * Source: the ggml repository's docs/gguf.md.
  */
 #ifndef EVENKEEL_DATA_GGUF_H
@@ -51,10 +51,11 @@ struct ek_gguf_kv {
 
 struct ek_gguf; /* owns the mapping, the key table and the tensor list */
 
-/* Errors: those of ek_file_open; EK_EFORMAT a lie or a truncated file; EK_EUNSUP another
- * version, big-endian, an unread tensor type, nested arrays; EK_ELIMIT over 65,536 keys
- * or 2^20 tensors; EK_ENOMEM. The sentence names file, key or tensor, value and
- * expectation. Cost: O(n log n) in keys and tensors; tensors are not touched.
+/* Errors: those of ek_file_open; EK_EFORMAT a lie or a truncated file; EK_EUNSUP
+ * another version, big-endian, an unread tensor type, nested arrays; EK_ELIMIT over
+ * 65,536 keys or 2^20 tensors; EK_ENOMEM. The sentence names file, key or tensor,
+ * value and expectation.
+ * Cost: O(n log n) in keys and tensors; tensors are not touched.
  * Threads: any, and the result is immutable. */
 int ek_gguf_open(struct ek_gguf **g, const char *path, struct ek_err *err) EK_MUST_USE;
 
@@ -70,8 +71,8 @@ const struct ek_gguf_kv *ek_gguf_find(const struct ek_gguf *g, const char *key);
 const struct ek_tensors *ek_gguf_tensors(const struct ek_gguf *g);
 
 /* Typed access. A missing key leaves *out (so callers preset the default) and returns
- * EK_ENOENT without a sentence; a wrong type or range is EK_EFORMAT with a sentence that
- * names file, key, value and what was expected. Integers of any width convert. */
+ * EK_ENOENT without a sentence; a wrong type or range is EK_EFORMAT with a sentence
+ * that names file, key, value and what was expected. Integers of any width convert. */
 int ek_gguf_get_u32(const struct ek_gguf *g, const char *key, uint32_t *out,
                     struct ek_err *err) EK_MUST_USE;
 int ek_gguf_get_f32(const struct ek_gguf *g, const char *key, float *out,
@@ -81,8 +82,8 @@ int ek_gguf_get_bool(const struct ek_gguf *g, const char *key, bool *out,
 int ek_gguf_get_str(const struct ek_gguf *g, const char *key, struct ek_str *out,
                     struct ek_err *err) EK_MUST_USE;
 
-/* Element i of an array of strings, floats or integers (or the scalar itself, i = 0); the
- * caller checked type and i. */
+/* Element i of an array of strings, floats or integers (or the scalar itself, i = 0);
+ * the caller checked type and i. */
 struct ek_str ek_gguf_str_at(const struct ek_gguf_kv *kv, uint64_t i);
 double ek_gguf_num_at(const struct ek_gguf_kv *kv, uint64_t i);
 int64_t ek_gguf_int_at(const struct ek_gguf_kv *kv,

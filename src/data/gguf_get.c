@@ -1,4 +1,5 @@
-/* gguf_get.c - questions to an open GGUF file; conversions are checked, never silent. */
+/* gguf_get.c - questions to an open GGUF file; conversions are checked, never silent.
+ */
 #include "data/gguf_int.h"
 
 #include <inttypes.h>

@@ -25,7 +25,9 @@ struct ek_gguf_reader {
 };
 
 /* Sets "<file>: <where>: <sentence>" and returns status. */
-int ek_gguf_fail(struct ek_gguf_reader *r, int status, const char *fmt, ...)
+#define ek_gguf_fail(r, status, ...)                                                   \
+    ek_err_as(status, ek_gguf_say(r, status, __VA_ARGS__))
+int ek_gguf_say(struct ek_gguf_reader *r, int status, const char *fmt, ...)
     EK_PRINTF(3, 4);
 
 /* Each takes bytes at the cursor. Errors: EK_EFORMAT the file ends first. */

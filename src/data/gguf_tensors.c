@@ -187,29 +187,31 @@ static int place(struct ek_gguf_reader *r, struct ek_tensor *t, uint64_t offset,
     return 0;
 }
 
-static int by_place(const void *a, const void *b)
+static int by_place(const void *a, const void *b, void *items)
 {
-    const struct ek_tensor *const *s = a, *const *t = b;
-    uintptr_t p = (uintptr_t)(*s)->data, q = (uintptr_t)(*t)->data;
+    const uint32_t *i = a, *j = b;
+    const struct ek_tensor *s = (struct ek_tensor *)items + *i;
+    const struct ek_tensor *t = (struct ek_tensor *)items + *j;
+    uintptr_t p = (uintptr_t)s->data, q = (uintptr_t)t->data;
     if (p != q)
         return p < q ? -1 : 1;
-    return ((*s)->bytes > (*t)->bytes) - ((*s)->bytes < (*t)->bytes);
+    return (s->bytes > t->bytes) - (s->bytes < t->bytes);
 }
 
 static int check_overlap(struct ek_gguf *g, struct ek_gguf_reader *r)
 {
     size_t n = g->tensors.n;
-    const struct ek_tensor **order = ek_alloc_array(n, sizeof *order);
+    uint32_t *order = ek_alloc_array(n, sizeof *order);
     if (!order)
         return ek_gguf_fail(r, EK_ENOMEM, "out of memory");
     for (size_t i = 0; i < n; i++)
-        order[i] = &g->tensors.items[i];
+        order[i] = (uint32_t)i;
     if (n)
-        qsort(order, n, sizeof *order, by_place);
+        qsort_r(order, n, sizeof *order, by_place, g->tensors.items);
     int rc = 0;
     const struct ek_tensor *last = NULL; /* the one before that has bytes */
     for (size_t i = 0; i < n && !rc; i++) {
-        const struct ek_tensor *t = order[i];
+        const struct ek_tensor *t = &g->tensors.items[order[i]];
         if (t->bytes == 0)
             continue;
         if (last && (uintptr_t)last->data + last->bytes > (uintptr_t)t->data) {

@@ -62,7 +62,8 @@ int ek_json_pull_u64(struct ek_json_pull *j, uint64_t *v)
         at++;
     }
     bool is_padded = at > j->at + 1 && j->p[j->at] == '0';
-    bool is_real = at < j->n && memchr(".eE", j->p[at], 3);
+    char next = at < j->n ? j->p[at] : ',';
+    bool is_real = next == '.' || next == 'e' || next == 'E';
     if (at == j->at || is_padded || is_real)
         return refuse(j, "a whole number of 0 or more");
     j->at = at;

@@ -38,7 +38,7 @@ int ek_json_pull_end(struct ek_json_pull *j) EK_MUST_USE; /* nothing may follow 
  * EK_ELIMIT text's ceiling; EK_ENOMEM. */
 int ek_json_pull_str(struct ek_json_pull *j, struct ek_buf *text) EK_MUST_USE;
 
-/* Steps over any value nested at most max_depth levels (EK_ELIMIT). `text` is scratch. */
+/* Steps over any value nested at most max_depth levels (EK_ELIMIT). `text`: scratch. */
 int ek_json_pull_skip(struct ek_json_pull *j, struct ek_buf *text,
                       int max_depth) EK_MUST_USE;
 

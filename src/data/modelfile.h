@@ -35,7 +35,7 @@ const struct ek_tensor *ek_modelfile_tensor(const struct ek_modelfile *m,
                                             const char *name); /* NULL: not there */
 
 /* The tokenizer of either layout. Errors: EK_EUNSUP, EK_EFORMAT, EK_ENOENT (a folder
- * without tokenizer.json), EK_ELIMIT (tokenizer.json over 128 MiB), with the sentence. */
+ * without tokenizer.json), EK_ELIMIT (tokenizer.json over 128 MiB), with a sentence. */
 int ek_modelfile_tokenizer(struct ek_tokenizer **t, const struct ek_modelfile *m,
                            struct ek_err *err) EK_MUST_USE;
 

@@ -25,9 +25,11 @@ struct reader {
     struct ek_err *err; /* may be NULL */
 };
 
-static int fail(struct reader *r, int status, const char *fmt, ...) EK_PRINTF(3, 4);
+/* "<file>: <where>: <sentence>"; returns status. */
+#define fail(r, status, ...) ek_err_as(status, say(r, status, __VA_ARGS__))
+static int say(struct reader *r, int status, const char *fmt, ...) EK_PRINTF(3, 4);
 
-static int fail(struct reader *r, int status, const char *fmt, ...)
+static int say(struct reader *r, int status, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);

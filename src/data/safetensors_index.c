@@ -75,8 +75,8 @@ static int read_pair(struct index *x, struct ek_json_pull *j)
         return rc;
     x->n++;
     /* A link inside the folder may point anywhere; a name may not. */
-    bool is_plain = e->shard[0] && !strchr(e->shard, '/') && strcmp(e->shard, ".") &&
-                    strcmp(e->shard, "..");
+    bool is_plain = e->shard[0] && !strchr(e->shard, '/') &&
+                    strcmp(e->shard, ".") != 0 && strcmp(e->shard, "..") != 0;
     if (!is_plain)
         return ek_err_set(x->err, EK_EFORMAT,
                           "%s: weight_map '%.100s': '%.100s' is not in the index's "

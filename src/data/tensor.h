@@ -35,8 +35,8 @@ const char *ek_tensor_shape_text(char out[96], const struct ek_tensor *t);
 
 /* Bytes that a dtype and a shape of n_dims <= 4 take. A dimension of 0 is allowed; the
  * product of the others must fit int64 all the same, so that strides always do. Blocks
- * run along the last dimension. Errors: EK_EINVAL a negative dimension, or a row that is
- * no whole number of blocks; EK_ELIMIT overflow. */
+ * run along the last dimension. Errors: EK_EINVAL a negative dimension, or a row that
+ * is no whole number of blocks; EK_ELIMIT overflow. */
 int ek_tensor_bytes(size_t *out, enum ek_dtype dtype, const int64_t *shape,
                     int n_dims) EK_MUST_USE;
 
