@@ -12,8 +12,9 @@
  *   I4    [r 16] f16 d | [r 16] f16 m | [k%16/4 4][r 16][k%4] bytes      320 B
  *                low nibble column k < 16, high nibble column k + 16; w = d q + m
  *
- *   I8    keeps its scales behind the codes, so that the codes stay 64-byte aligned:
- *         panel = [group][k/4 8][r 16][k%4] u8 (q + 128) | [group][r 16] f16 d | pad
+ *   I8    two groups together, so that all stays 64-byte aligned in one stream (the
+ *         second is padding where G is odd):
+ *         [2][r 16] f16 d | [2][k/4 8][r 16][k%4] u8 (q + 128)         1088 B
  *         quads along k, as vpdpbusd takes them, unsigned operand first
  *
  * Behind the last panel of an E4M3 weight: f32 scales [ceil(N/128)][ceil(K/128)].
@@ -101,12 +102,13 @@ static void get_e4m3(float *v, const unsigned char *panel, int64_t g, int r,
             scale * ek_e4m3_to_f32(panel[g * EK_GROUP * EK_PANEL + ek_at_e4m3(r, k)]);
 }
 
-static void get_i8(float *v, const unsigned char *panel, int64_t g, int r, int64_t G)
+static void get_i8(float *v, const unsigned char *panel, int64_t g, int r)
 {
-    const uint16_t *d = (const uint16_t *)(const void *)(panel + G * EK_I8_CODES);
-    float scale = ek_f16_to_f32(d[g * EK_PANEL + r]);
+    const unsigned char *q = ek_i8_codes(panel, g);
+    const uint16_t *d = (const uint16_t *)(const void *)ek_i8_scales(panel, g);
+    float scale = ek_f16_to_f32(d[r]);
     for (int k = 0; k < EK_GROUP; k++)
-        v[k] = scale * (float)(panel[g * EK_I8_CODES + ek_at_i8(r, k)] - 128);
+        v[k] = scale * (float)(q[ek_at_i8(r, k)] - 128);
 }
 
 static void get_i4(float *v, const unsigned char *panel, int64_t g, int r)
@@ -140,7 +142,7 @@ void ek_weight_row(float *out, const struct ek_weight *w, int64_t n)
             get_e4m3(v, panel, g, r, scales[g * EK_GROUP / EK_E4M3_BLOCK]);
             break;
         case EK_WEIGHT_I8:
-            get_i8(v, panel, g, r, G);
+            get_i8(v, panel, g, r);
             break;
         case EK_WEIGHT_I4:
             get_i4(v, panel, g, r);

@@ -17,8 +17,8 @@ static inline int64_t ek_weight_groups(int64_t K)
     return ek_ceil_div(K, EK_GROUP);
 }
 
-#define EK_I8_CODES 512 /* bytes of the codes of one group of a panel */
-#define EK_I4_CELL  320 /* bytes of one group of a panel: d, m, nibbles */
+#define EK_I8_CELL 1088 /* bytes of two groups of a panel: d, d, codes, codes */
+#define EK_I4_CELL 320  /* bytes of one group of a panel: d, m, nibbles */
 
 /* Bytes of one panel of G groups; a multiple of 64. */
 static inline int64_t ek_panel_bytes(enum ek_weight_format f, int64_t G)
@@ -31,7 +31,7 @@ static inline int64_t ek_panel_bytes(enum ek_weight_format f, int64_t G)
     case EK_WEIGHT_E4M3:
         return G * EK_GROUP * EK_PANEL;
     case EK_WEIGHT_I8:
-        return (G * (EK_I8_CODES + EK_PANEL * 2) + 63) / 64 * 64;
+        return ek_ceil_div(G, 2) * EK_I8_CELL;
     case EK_WEIGHT_I4:
         return G * EK_I4_CELL;
     case EK_WEIGHT_COUNT:
@@ -44,6 +44,17 @@ static inline unsigned char *ek_weight_panel(const struct ek_weight *w, int64_t 
 {
     return (unsigned char *)w->data +
            p * ek_panel_bytes(w->format, ek_weight_groups(w->K));
+}
+
+/* The codes and the 16 f16 scales of group g of an I8 panel. */
+static inline unsigned char *ek_i8_codes(const unsigned char *panel, int64_t g)
+{
+    return (unsigned char *)(uintptr_t)panel + g / 2 * EK_I8_CELL + 64 + g % 2 * 512;
+}
+
+static inline unsigned char *ek_i8_scales(const unsigned char *panel, int64_t g)
+{
+    return (unsigned char *)(uintptr_t)panel + g / 2 * EK_I8_CELL + g % 2 * 32;
 }
 
 /* Element (row r, column k) of a group: index into the group's elements. */

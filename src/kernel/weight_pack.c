@@ -70,10 +70,10 @@ static void put_bf16(const struct row *a, int64_t g)
 static void i8_store(const struct row *a, int64_t g, const int8_t q[EK_GROUP],
                      uint16_t d)
 {
-    uint16_t *scales = (uint16_t *)(void *)(a->panel + a->G * EK_I8_CODES);
-    scales[g * EK_PANEL + a->r] = d;
+    unsigned char *codes = ek_i8_codes(a->panel, g);
+    ((uint16_t *)(void *)ek_i8_scales(a->panel, g))[a->r] = d;
     for (int k = 0; k < EK_GROUP; k++)
-        a->panel[g * EK_I8_CODES + ek_at_i8(a->r, k)] = (unsigned char)(q[k] + 128);
+        codes[ek_at_i8(a->r, k)] = (unsigned char)(q[k] + 128);
 }
 
 static void put_i8(const struct row *a, int64_t g)
@@ -210,8 +210,8 @@ static void pack_panel(struct ek_weight *w, int64_t n0, int n_rows, enum ek_dtyp
     struct row a = {
         .panel = ek_weight_panel(w, n0 / EK_PANEL), .K = w->K, .G = G, .t = t};
     memset(a.panel, 0, (size_t)ek_panel_bytes(w->format, G));
-    if (w->format == EK_WEIGHT_I8)
-        memset(a.panel, 128, (size_t)(G * EK_I8_CODES));
+    for (int64_t g = 0; w->format == EK_WEIGHT_I8 && g < (G + 1) / 2 * 2; g++)
+        memset(ek_i8_codes(a.panel, g), 128, 512);
     for (a.r = 0; a.r < n_rows; a.r++) {
         a.src = rows + (size_t)a.r * row_bytes;
         if (!is_moved(w->format, t)) {

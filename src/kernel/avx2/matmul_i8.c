@@ -15,12 +15,12 @@ EK_INLINE __m256i quad(const unsigned char *x)
 EK_INLINE void half_tile(const struct ek_tile *c, const int R, int half)
 {
     const __m256i low = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);
-    const unsigned char *scales = c->panel + c->G * EK_I8_CODES + half * 16;
     __m256 acc[4];
     for (int t = 0; t < R; t++)
         acc[t] = _mm256_setzero_ps();
     for (int64_t g = 0; g < c->G; g++) {
-        const unsigned char *w = c->panel + g * EK_I8_CODES + half * 32;
+        const unsigned char *w = ek_i8_codes(c->panel, g) + half * 32;
+        const unsigned char *scales = ek_i8_scales(c->panel, g) + half * 16;
         __m256i a[4], b[4];
         for (int t = 0; t < R; t++)
             a[t] = b[t] = _mm256_setzero_si256();
@@ -34,8 +34,7 @@ EK_INLINE void half_tile(const struct ek_tile *c, const int R, int half)
                 b[t] = _mm256_add_epi16(b[t], _mm256_maddubs_epi16(q1, x));
             }
         }
-        __m256 d =
-            _mm256_cvtph_ps(_mm_loadu_si128((const void *)(scales + g * EK_PANEL * 2)));
+        __m256 d = _mm256_cvtph_ps(_mm_load_si128((const void *)scales));
         for (int t = 0; t < R; t++) {
             const unsigned char *row = c->act + t * c->stride;
             float s = ek_act_scales(row, c->G)[g], sum = ek_act_sums(row, c->G)[g];

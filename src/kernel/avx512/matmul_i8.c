@@ -13,14 +13,13 @@ EK_INLINE __m512i quad(const unsigned char *x)
 
 EK_INLINE void tile(const struct ek_tile *c, const int R)
 {
-    const unsigned char *scales = c->panel + c->G * EK_I8_CODES;
     __m512 acc[8];
     for (int t = 0; t < R; t++)
         acc[t] = _mm512_setzero_ps();
     for (int64_t g = 0; g < c->G; g++) {
-        const unsigned char *w = c->panel + g * EK_I8_CODES;
-        __m512 d = _mm512_cvtph_ps(
-            _mm256_loadu_si256((const void *)(scales + g * EK_PANEL * 2)));
+        const unsigned char *w = ek_i8_codes(c->panel, g);
+        __m512 d =
+            _mm512_cvtph_ps(_mm256_load_si256((const void *)ek_i8_scales(c->panel, g)));
         __m512i q[8];
         for (int j = 0; j < 8; j++)
             q[j] = _mm512_load_si512(w + 64 * j);

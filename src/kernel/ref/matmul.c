@@ -58,14 +58,15 @@ static void panel_i8(float acc[EK_PANEL], const unsigned char *panel,
                      const unsigned char *row, int64_t G)
 {
     const float *scales = ek_act_scales(row, G);
-    const uint16_t *d = (const uint16_t *)(const void *)(panel + G * EK_I8_CODES);
     for (int64_t g = 0; g < G; g++) {
         const int8_t *x = (const int8_t *)row + g * EK_GROUP;
+        const unsigned char *q = ek_i8_codes(panel, g);
+        const uint16_t *d = (const uint16_t *)(const void *)ek_i8_scales(panel, g);
         for (int r = 0; r < EK_PANEL; r++) {
             int dot = 0;
             for (int k = 0; k < EK_GROUP; k++)
-                dot += (panel[g * EK_I8_CODES + ek_at_i8(r, k)] - 128) * x[k];
-            acc[r] += ek_f16_to_f32(d[g * EK_PANEL + r]) * scales[g] * (float)dot;
+                dot += (q[ek_at_i8(r, k)] - 128) * x[k];
+            acc[r] += ek_f16_to_f32(d[r]) * scales[g] * (float)dot;
         }
     }
 }
