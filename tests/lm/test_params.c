@@ -215,12 +215,12 @@ static void impossible_values_are_named(void **state)
         {"llama.rope.dimension_count", 10, false, "10"},
         {"llama.rope.dimension_count", 3, false, "3"},
         {"llama.rope.freq_base", 0.5, true, "0.5"},
-        {"llama.rope.freq_base", INFINITY, true, "inf"},
+        {"llama.rope.freq_base", (double)INFINITY, true, "inf"},
         {"llama.rope.scaling.factor", 0.25, true, "0.25"},
         {"llama.attention.layer_norm_rms_epsilon", -1, true, "-1"},
-        {"llama.attention.layer_norm_rms_epsilon", NAN, true, "nan"},
+        {"llama.attention.layer_norm_rms_epsilon", (double)NAN, true, "nan"},
         {"llama.final_logit_softcapping", -2, true, "-2"},
-        {"llama.attention.scale", INFINITY, true, "inf"},
+        {"llama.attention.scale", (double)INFINITY, true, "inf"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct file f;
