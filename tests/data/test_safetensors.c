@@ -620,6 +620,24 @@ static void every_truncated_index_is_refused(void **state)
     }
 }
 
+static void every_corrupt_index_byte_is_refused_or_harmless(void **state)
+{
+    (void)state;
+    static const unsigned char flips[] = {0x01, 0x02, 0x80};
+    char json[sizeof PAIR] = PAIR;
+    write_pair();
+    for (size_t i = 0; i < strlen(PAIR); i++) {
+        for (size_t k = 0; k < sizeof flips; k++) {
+            struct ek_safetensors *s = NULL;
+            json[i] = (char)(json[i] ^ flips[k]);
+            if (!open_index(&s, json, NULL))
+                assert_int_equal(ek_safetensors_tensors(s)->n, 2);
+            ek_safetensors_free(s);
+            json[i] = (char)(json[i] ^ flips[k]);
+        }
+    }
+}
+
 static void expect_index_refusal(const char *map, int status, const char *sentence)
 {
     struct ek_safetensors *s = NULL;
@@ -759,6 +777,7 @@ int main(void)
         cmocka_unit_test(sharded_set_opens_as_one),
         cmocka_unit_test(sharded_set_survives_any_failed_allocation),
         cmocka_unit_test(every_truncated_index_is_refused),
+        cmocka_unit_test(every_corrupt_index_byte_is_refused_or_harmless),
         cmocka_unit_test(shard_outside_the_folder_is_refused),
         cmocka_unit_test(link_inside_the_folder_is_followed),
         cmocka_unit_test(lying_weight_map_is_refused),
