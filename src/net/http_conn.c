@@ -1,9 +1,14 @@
 /* http_conn.c - one connection's life: the state machine drawn in http_int.h, its
  * reads, writes and time limits.
  *
+ * Waits are counted by the clock and not by the time of the turn: a handler that copies
+ * a large answer may take longer than a limit, and its client is not to blame. A timer
+ * that comes early therefore looks at the clock before it acts.
+ *
  * Invariant between events: the watch's interest and the timer are those of
  * interest_of() and deadline_of() for the state.
  */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "net/http_int.h"
 #include "net/tls_int.h"
@@ -23,11 +28,6 @@ enum { WRITE_AT_ONCE = 65536 };
 enum { LINGER_US = 5 * 1000 * 1000 };
 static const int64_t never_us = (int64_t)365 * 24 * 3600 * 1000 * 1000;
 
-static int64_t now_us(const struct ek_http_conn *c)
-{
-    return ek_loop_now_us(c->server->loop);
-}
-
 static size_t unsent(const struct ek_http_conn *c)
 {
     return c->out.len - c->n_sent;
@@ -36,7 +36,7 @@ static size_t unsent(const struct ek_http_conn *c)
 static void enter(struct ek_http_conn *c, enum ek_http_state state)
 {
     c->state = state;
-    c->since_us = now_us(c);
+    c->since_us = ek_clock_us();
 }
 
 /* Bytes ------------------------------------------------------------------------ */
@@ -85,7 +85,7 @@ static int flush(struct ek_http_conn *c)
         if (rc)
             return rc;
         c->n_sent += sent;
-        c->since_us = now_us(c);
+        c->since_us = ek_clock_us();
     }
     if (c->out.cap > EK_HTTP1_MAX_KEPT_BYTES)
         ek_buf_release(&c->out);
@@ -154,7 +154,7 @@ static int parse(struct ek_http_conn *c, const char *p, size_t n, size_t *used)
         return EK_ECLOSED;
     /* A head is timed from its first byte, a body from its last. */
     if (was_idle || c->parser.phase != EK_HTTP1_HEAD)
-        c->since_us = now_us(c);
+        c->since_us = ek_clock_us();
     return 0;
 }
 
@@ -303,7 +303,8 @@ static int64_t deadline_of(const struct ek_http_conn *c)
 static void move_timer(struct ek_http_conn *c)
 {
     int64_t due = deadline_of(c);
-    int rc = ek_timer_start(&c->timer, due == INT64_MAX ? never_us : due - now_us(c));
+    int rc =
+        ek_timer_start(&c->timer, due == INT64_MAX ? never_us : due - ek_clock_us());
     assert(rc == 0 && "a started timer is moved without memory");
     (void)rc;
 }
@@ -342,7 +343,7 @@ static void on_time(struct ek_timer *t)
     int rc = ek_timer_start(t, never_us);
     assert(rc == 0 && "its place in the heap was just given up");
     (void)rc;
-    if (deadline_of(c) > now_us(c)) {
+    if (deadline_of(c) > ek_clock_us()) {
         move_timer(c);
         return;
     }

@@ -1,5 +1,6 @@
 /* http_exchange.c - answers: heads, whole bodies, streams. Everything here only fills
  * the connection's `out`; sending and the end of the exchange are http_conn.c's. */
+#include "base/clock.h"
 #include "net/http_int.h"
 
 #include <assert.h>
@@ -123,7 +124,7 @@ static int break_off(struct ek_http_conn *c, int status)
 static void note_waiting(struct ek_http_conn *c)
 {
     if (c->out.len == c->n_sent)
-        c->since_us = ek_loop_now_us(c->server->loop);
+        c->since_us = ek_clock_us();
 }
 
 static void set_answered(struct ek_http_conn *c)
