@@ -126,7 +126,7 @@ const char *ek_tokenizer_kind(const struct ek_tokenizer *t)
 int32_t ek_tokenizer_find(const struct ek_tokenizer *t, const char *s, size_t n)
 {
     uint64_t id;
-    if (ek_map_get(&t->specials, s, n, &id) || ek_map_get(&t->ordinary, s, n, &id))
+    if (ek_map_get(&t->others, s, n, &id) || ek_map_get(&t->ordinary, s, n, &id))
         return (int32_t)id;
     return -1;
 }

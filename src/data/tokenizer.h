@@ -3,7 +3,9 @@
  * Kinds: byte-level BPE (GGUF "gpt2", tokenizer.json BPE with ByteLevel) and
  * SentencePiece-style BPE with byte fallback (GGUF "llama", tokenizer.json BPE with
  * byte_fallback). Text is bytes: invalid UTF-8 and NUL are encoded, never refused, and
- * decode(encode(x)) == x for byte-level vocabularies that hold all 256 bytes.
+ * decode(encode(x)) == x for byte-level vocabularies that hold all 256 bytes and whose
+ * model does not normalize (Qwen 2 and others put text into NFC first). A byte that the
+ * vocabulary lacks is dropped, as the reference does.
  * Threads: a tokenizer is immutable after load; any number of threads may use it.
  */
 #ifndef EVENKEEL_DATA_TOKENIZER_H
@@ -37,7 +39,9 @@ int ek_tokenizer_from_json(struct ek_tokenizer **t, const char *json, size_t n,
                            struct ek_err *err) EK_MUST_USE;
 void ek_tokenizer_free(struct ek_tokenizer *t);
 
-/* How special tokens (control and user-defined) in the text are read. */
+/* How special tokens in the text are read: control tokens, and the user-defined ones
+ * that are words of a protocol (<tool_call>, <|...|>, [INST], <think>). The other
+ * user-defined tokens (runs of spaces, HTML tags) are read wherever they stand. */
 enum ek_specials {
     EK_SPECIALS_PLAIN, /* as ordinary text: what users send */
     EK_SPECIALS_PARSE, /* as the special tokens: what templates write */
@@ -74,7 +78,8 @@ const char *ek_tokenizer_kind(const struct ek_tokenizer *t); /* "bpe smollm", "s
  * <|eot_id|>, <end_of_turn> and their kin where they are control tokens. */
 bool ek_tokenizer_is_end(const struct ek_tokenizer *t, int32_t id);
 
-/* Id of the token whose text is s, or -1. */
+/* Id of the token whose text is s, or -1. Ordinary tokens of byte-level vocabularies
+ * are asked by their bytes (" the"), SentencePiece's as written (with U+2581). */
 int32_t ek_tokenizer_find(const struct ek_tokenizer *t, const char *s, size_t n);
 
 /* Streaming: feed ids one by one, take whole characters. Holds at most the bytes of an

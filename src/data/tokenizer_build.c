@@ -30,7 +30,7 @@ int ek_tok_build_new(struct ek_tokenizer **out, size_t n, size_t text_bytes)
     size_t per_token = sizeof *t->tokens + 64;
     ek_arena_init(&t->arena, SIZE_MAX);
     ek_map_init(&t->ordinary, n, 0);
-    ek_map_init(&t->specials, n, 0);
+    ek_map_init(&t->others, n, 0);
     t->bos = t->eos = t->unk = -1;
     for (int i = 0; i < 256; i++)
         t->byte_ids[i] = -1;
@@ -56,7 +56,7 @@ void ek_tokenizer_free(struct ek_tokenizer *t)
     ek_tok_merges_release(&t->merges);
     ek_tok_pre_release(&t->pre);
     ek_map_release(&t->ordinary);
-    ek_map_release(&t->specials);
+    ek_map_release(&t->others);
     ek_arena_release(&t->arena);
     ek_free(t);
 }
@@ -108,9 +108,10 @@ static bool is_marker(struct ek_str s)
                memmem(s.p, s.n, "\xef\xbd\x9c", 3);
     if (s.p[0] == '[' && s.p[s.n - 1] == ']') {
         for (size_t i = 1; i + 1 < s.n; i++)
-            if (!(s.p[i] >= 'A' && s.p[i] <= 'Z') && s.p[i] != '_' && s.p[i] != '/')
+            if (!(s.p[i] >= 'A' && s.p[i] <= 'Z') &&
+                !(s.p[i] >= '0' && s.p[i] <= '9') && s.p[i] != '_' && s.p[i] != '/')
                 return false;
-        return true;
+        return s.p[1] >= 'A' || s.p[1] == '/';
     }
     return false;
 }
@@ -167,10 +168,10 @@ static int derive_token(struct ek_tokenizer *t, int32_t id, struct ek_str *key)
     struct ek_tok_token *k = &t->tokens[id];
     *key = (struct ek_str){NULL, 0};
     k->bytes = k->text;
-    k->is_special = k->type == EK_TOK_CONTROL || k->type == EK_TOK_UNKNOWN ||
-                    (k->type == EK_TOK_USER && is_marker(k->text));
-    k->is_end = k->is_special && is_end_text(k->text);
-    if (k->is_special || k->text.n == 0)
+    k->is_special = k->type == EK_TOK_CONTROL || k->type == EK_TOK_UNKNOWN;
+    k->is_guarded = k->is_special || (k->type == EK_TOK_USER && is_marker(k->text));
+    k->is_end = k->is_guarded && is_end_text(k->text);
+    if (k->is_guarded || k->text.n == 0)
         return 0;
     int byte = t->kind == EK_TOK_BYTE_LEVEL ? -1 : byte_token(k->text);
     if (byte >= 0 && k->type != EK_TOK_USER) {
@@ -211,9 +212,8 @@ int ek_tok_build_maps(struct ek_tokenizer *t, const char *name, const char *key,
             rc = ek_map_put(&t->ordinary, match.p, match.n, (uint64_t)id, &was_there);
             if (match.n > t->max_key_n)
                 t->max_key_n = (uint32_t)match.n;
-        } else if (k->text.n && (k->is_special || k->type == EK_TOK_USER)) {
-            rc = ek_map_put(&t->specials, k->text.p, k->text.n, (uint64_t)id,
-                            &was_there);
+        } else if (k->text.n) {
+            rc = ek_map_put(&t->others, k->text.p, k->text.n, (uint64_t)id, &was_there);
         }
         if (!rc && was_there)
             return ek_err_set(err, EK_EFORMAT, "%s: %s: token %d '%.*s' is there twice",
@@ -267,8 +267,8 @@ int ek_tok_build_merge(struct ek_tokenizer *t, const struct ek_map *by_text,
                           "%s: %s: merge %u '%.*s' + '%.*s': both parts and their "
                           "union must be tokens",
                           name, key, rank, (int)a.n, a.p, (int)b.n, b.p);
-    /* A user's text must never become a special token, so no merge may yield one. */
-    if (!t->tokens[id].is_special)
+    /* A user's text must never become a guarded token, so no merge may yield one. */
+    if (!t->tokens[id].is_guarded)
         (void)ek_tok_merges_put(&t->merges, left, right, rank, id);
     return 0;
 }
@@ -278,8 +278,8 @@ int ek_tok_build_trie(struct ek_tokenizer *t)
     int rc = 0;
     for (int32_t id = 0; !rc && id < t->n_tokens; id++) {
         const struct ek_tok_token *k = &t->tokens[id];
-        struct ek_tok_added added = {.id = id, .is_special = k->is_special};
-        if (k->text.n && (k->is_special || k->type == EK_TOK_USER))
+        struct ek_tok_added added = {.id = id, .is_guarded = k->is_guarded};
+        if (k->text.n && (k->is_guarded || k->type == EK_TOK_USER))
             rc = ek_tok_trie_add(&t->trie[0], k->text.p, k->text.n, &added);
     }
     return rc;

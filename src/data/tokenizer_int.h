@@ -5,7 +5,7 @@
  * Two loaders (tokenizer_gguf.c, tokenizer_json.c) fill one struct ek_tokenizer through
  * ek_tok_build_*; after that nothing in it changes.
  * Invariants after load: every id in a merge, a special or bos/eos/unk is < n_tokens;
- * texts are valid UTF-8 and unique unless empty; no merge yields a special token.
+ * texts are valid UTF-8 and unique unless empty; no merge yields a guarded token.
  */
 #ifndef EVENKEEL_DATA_TOKENIZER_INT_H
 #define EVENKEEL_DATA_TOKENIZER_INT_H
@@ -34,8 +34,10 @@ struct ek_tok_token {
     struct ek_str bytes; /* what it stands for; a special token: its text */
     float score;         /* SentencePiece: log probability; 0 elsewhere */
     uint8_t type;        /* enum ek_tok_type */
-    bool is_special; /* control, unknown, or a user-defined marker like <tool_call> */
-    bool is_end;     /* ends a turn */
+    bool is_special;     /* control or unknown: not shown */
+    bool is_guarded;     /* read only where a template wrote it: special tokens, and
+                            user-defined markers like <tool_call>, which are shown */
+    bool is_end;         /* ends a turn */
 };
 
 enum ek_tok_kind {
@@ -71,7 +73,7 @@ struct ek_tokenizer {
     bool strips_first_space; /* decoding drops the space that encoding put first */
     int32_t byte_ids[256];   /* token of one byte, -1: none */
     struct ek_map ordinary;  /* matching key -> id: bytes (byte level) or text (SPM) */
-    struct ek_map specials;  /* text -> id: what a trie knows */
+    struct ek_map others;    /* text -> id of the tokens without a key in `ordinary` */
     uint32_t max_key_n;      /* longest key of `ordinary` */
     struct ek_tok_merges merges;
     struct ek_tok_trie
@@ -105,8 +107,8 @@ int ek_tok_build_new(struct ek_tokenizer **t, size_t n, size_t text_bytes) EK_MU
 int ek_tok_build_token(struct ek_tokenizer *t, int32_t id, struct ek_str text,
                        const char *name, struct ek_err *err) EK_MUST_USE;
 
-/* Decides specials and ends, fills bytes, maps and byte_ids. `duplicate ids` of a text
- * are EK_EFORMAT. key: what to call the list in messages. */
+/* Decides what is special, guarded and an end; fills bytes, maps and byte_ids. A text
+ * that is there twice is EK_EFORMAT; key: what to call the list in messages. */
 int ek_tok_build_maps(struct ek_tokenizer *t, const char *name, const char *key,
                       struct ek_err *err) EK_MUST_USE;
 
@@ -117,7 +119,7 @@ int ek_tok_build_merge(struct ek_tokenizer *t, const struct ek_map *by_text,
                        const char *name, const char *key,
                        struct ek_err *err) EK_MUST_USE;
 
-/* Puts every special and user-defined token into trie[0] (GGUF: no finer facts). */
+/* Puts every guarded and user-defined token into trie[0] (GGUF: no finer facts). */
 int ek_tok_build_trie(struct ek_tokenizer *t) EK_MUST_USE;
 
 /* text -> id over all tokens, for the time of loading. */

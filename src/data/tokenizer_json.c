@@ -129,8 +129,7 @@ static int set_token(struct ek_tok_json *j, int32_t id, struct ek_str text,
                      enum ek_tok_type type, const char *where)
 {
     struct ek_tok_token *k = &j->t->tokens[id];
-    bool is_same = k->text.n == text.n && memcmp(k->text.p, text.p, text.n) == 0;
-    if (k->text.n && !is_same)
+    if (k->text.n && (k->text.n != text.n || memcmp(k->text.p, text.p, text.n) != 0))
         return ek_err_set(j->err, EK_EFORMAT, "%s: %s: '%.*s' and '%.*s' share id %d",
                           j->name, where, (int)text.n, text.p, (int)k->text.n,
                           k->text.p, id);
@@ -181,7 +180,7 @@ static int load_tries(struct ek_tok_json *j)
     for (size_t i = 0; !rc && i < json_array_size(added); i++) {
         struct added a;
         rc = read_added(j, &a, json_array_get(added, i), (size_t)j->t->n_tokens);
-        a.how.is_special = !rc && j->t->tokens[a.id].is_special;
+        a.how.is_guarded = !rc && j->t->tokens[a.id].is_guarded;
         if (!rc && ek_tok_trie_add(&j->t->trie[a.is_normalized ? 1 : 0], a.text.p,
                                    a.text.n, &a.how))
             rc = ek_tok_json_fail(j, EK_ENOMEM, ADDED, "out of memory");

@@ -109,7 +109,7 @@ static bool is_acceptable(const struct ek_tok_added *a, const struct ek_tok_text
                           size_t lo, size_t hi)
 {
     uint32_t c;
-    if (a->is_special) {
+    if (a->is_guarded) {
         if (!text->reads_specials)
             return false;
         for (size_t i = lo; text->is_plain && i < hi; i++)

@@ -12,7 +12,7 @@
 /* How tokenizer.json says an added token is to be read. */
 struct ek_tok_added {
     int32_t id;
-    bool is_special; /* only where special tokens are read, and in no user's bytes */
+    bool is_guarded; /* only where special tokens are read, and in no user's bytes */
     bool eats_left, eats_right; /* takes the white space beside it (lstrip, rstrip) */
     bool is_single_word;        /* not inside a word */
 };

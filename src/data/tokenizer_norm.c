@@ -50,49 +50,69 @@ static size_t decompose(int32_t *c, size_t cap, const char *p, size_t n)
     return count;
 }
 
-static int add_nfc(struct ek_buf *out, const char *p, size_t n)
+/* Room for one stretch, decomposed and in order. */
+struct nfc {
+    int32_t *points, *spare; /* heap, owned */
+    size_t cap;
+};
+
+static int reserve(struct nfc *w, size_t n)
 {
-    /* No canonical decomposition is longer than 4 characters, and none of a character
-     * of one byte is longer than itself. */
-    size_t cap = 4 * n;
-    int32_t *c = ek_alloc_array(cap, sizeof *c);
-    int32_t *spare = ek_alloc_array(cap, sizeof *spare);
-    int rc = c && spare ? 0 : EK_ENOMEM;
-    if (!rc) {
-        size_t count = decompose(c, cap, p, n);
-        order_all(c, spare, count);
-        utf8proc_ssize_t m = utf8proc_normalize_utf32(
-            c, (utf8proc_ssize_t)count, UTF8PROC_COMPOSE | UTF8PROC_STABLE);
-        for (utf8proc_ssize_t i = 0; !rc && i < m; i++) {
-            char utf8[4];
-            rc = ek_buf_add(out, utf8, ek_utf8_encode(utf8, (uint32_t)c[i]));
-        }
+    if (n <= w->cap)
+        return 0;
+    ek_free(w->points);
+    ek_free(w->spare);
+    w->points = ek_alloc_array(n, sizeof *w->points);
+    w->spare = ek_alloc_array(n, sizeof *w->spare);
+    w->cap = w->points && w->spare ? n : 0;
+    return w->cap ? 0 : EK_ENOMEM;
+}
+
+static int add_stretch(struct nfc *w, struct ek_buf *out, const char *p, size_t n)
+{
+    /* No canonical decomposition is longer than 4 characters. */
+    int rc = reserve(w, 4 * n);
+    if (rc)
+        return rc;
+    size_t count = decompose(w->points, w->cap, p, n);
+    order_all(w->points, w->spare, count);
+    utf8proc_ssize_t m = utf8proc_normalize_utf32(w->points, (utf8proc_ssize_t)count,
+                                                  UTF8PROC_COMPOSE | UTF8PROC_STABLE);
+    for (utf8proc_ssize_t i = 0; !rc && i < m; i++) {
+        char utf8[4];
+        rc = ek_buf_add(out, utf8, ek_utf8_encode(utf8, (uint32_t)w->points[i]));
     }
-    ek_free(c);
-    ek_free(spare);
     return rc;
 }
 
-static int add_text_nfc(struct ek_buf *out, const char *p, size_t n)
+/* ASCII is in NFC and composes with nothing before it: only stretches of other
+ * characters, with the one ASCII character that they may compose with, need work. Bytes
+ * that are no UTF-8 pass as they are. */
+static int add_nfc(struct ek_buf *out, const char *p, size_t n)
 {
+    struct nfc w = {0};
     int rc = 0;
-    for (size_t i = 0; !rc && i < n;) {
+    for (size_t i = 0, len; !rc && i < n;) {
         size_t end = i;
-        bool is_ascii = true;
         uint32_t c;
-        for (size_t len; end < n && (len = ek_utf8_decode(&c, p + end, n - end)) > 0;
-             end += len)
-            is_ascii &= len == 1;
-        if (end > i)
-            rc = is_ascii ? ek_buf_add(out, p + i, end - i)
-                          : add_nfc(out, p + i, end - i);
+        while (end < n && (unsigned char)p[end] < 0x80)
+            end++;
+        size_t start = end > i ? end - 1 : end;
+        while (end < n && (unsigned char)p[end] >= 0x80 &&
+               (len = ek_utf8_decode(&c, p + end, n - end)) > 0)
+            end += len;
+        rc = ek_buf_add(out, p + i, start - i);
+        if (!rc)
+            rc = add_stretch(&w, out, p + start, end - start);
         i = end;
-        if (!rc && i < n) {
+        if (!rc && i < n && (unsigned char)p[i] >= 0x80) {
             size_t bad = ek_utf8_bad_length(p + i, n - i);
             rc = ek_buf_add(out, p + i, bad);
             i += bad;
         }
     }
+    ek_free(w.points);
+    ek_free(w.spare);
     return rc;
 }
 
@@ -138,6 +158,6 @@ int ek_tok_normalize(const struct ek_tok_norm *norm, struct ek_buf *out, const c
     if (rc)
         return rc;
     if (norm->is_nfc)
-        return add_text_nfc(out, p, n);
+        return add_nfc(out, p, n);
     return norm->escapes_space ? add_escaped(out, p, n) : ek_buf_add(out, p, n);
 }

@@ -14,9 +14,10 @@
 #define PATTERN_MAX (64 * 1024)
 
 /* One match of a sane pattern backtracks a small multiple of the text; past this it is
- * an error that names itself rather than a hang. */
-#define MATCH_LIMIT    50000000u
-#define HEAP_LIMIT_KIB (256u * 1024u)
+ * an error rather than a hang. */
+#define MATCH_LIMIT_BASE   100000u
+#define MATCH_LIMIT_A_BYTE 10u
+#define HEAP_LIMIT_KIB     (256u * 1024u)
 
 struct ek_tok_regex {
     pcre2_code *code;
@@ -308,7 +309,6 @@ int ek_tok_regex_work_new(struct ek_tok_regex_work **out)
         ek_tok_regex_work_free(w);
         return EK_ENOMEM;
     }
-    pcre2_set_match_limit(w->context, MATCH_LIMIT);
     pcre2_set_heap_limit(w->context, HEAP_LIMIT_KIB);
     *out = w;
     return 0;
@@ -327,6 +327,9 @@ void ek_tok_regex_work_free(struct ek_tok_regex_work *w)
 int ek_tok_regex_find(const struct ek_tok_regex *re, struct ek_tok_regex_work *w,
                       size_t *lo, size_t *hi, const char *s, size_t n, size_t from)
 {
+    uint64_t limit = MATCH_LIMIT_BASE + (uint64_t)n * MATCH_LIMIT_A_BYTE;
+    pcre2_set_match_limit(w->context,
+                          limit < UINT32_MAX ? (uint32_t)limit : UINT32_MAX);
     while (from < n) {
         int rc = pcre2_match(re->code, (PCRE2_SPTR)s, n, from, PCRE2_NO_UTF_CHECK,
                              w->match, w->context);
