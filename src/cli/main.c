@@ -10,6 +10,7 @@
 static const struct ek_verb *const verbs[] = {
     &ek_verb_inspect,
     &ek_verb_perplexity,
+    &ek_verb_serve,
     NULL, /* ends the list; the verbs stand before it as they come */
 };
 #define N_VERBS (sizeof verbs / sizeof verbs[0] - 1)
