@@ -51,7 +51,7 @@ if [[ -z $model ]]; then
 fi
 
 if [[ -n $ask ]]; then
-    exec "$keel" chat "$model" --ask "$ask" "${rest[@]}"
+    exec "$keel" chat "$model" --ask "$ask" --temperature 0 "${rest[@]}"
 fi
 cat >&2 <<TXT
 

@@ -9,6 +9,7 @@
 
 static const struct ek_verb *const verbs[] = {
     &ek_verb_inspect,
+    &ek_verb_inspect, &ek_verb_chat, &ek_verb_perplexity,
     &ek_verb_perplexity,
     &ek_verb_serve,
     NULL, /* ends the list; the verbs stand before it as they come */
