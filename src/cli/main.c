@@ -8,10 +8,10 @@
 #include <string.h>
 
 static const struct ek_verb *const verbs[] = {
-    &ek_verb_inspect,
-    &ek_verb_inspect, &ek_verb_chat, &ek_verb_perplexity,
-    &ek_verb_perplexity,
     &ek_verb_serve,
+    &ek_verb_chat,
+    &ek_verb_inspect,
+    &ek_verb_perplexity,
     NULL, /* ends the list; the verbs stand before it as they come */
 };
 #define N_VERBS (sizeof verbs / sizeof verbs[0] - 1)
