@@ -114,6 +114,8 @@ class Hostile(Folder):
     def test_missing_file_and_wrong_kinds_are_named(self):
         self.assertIn("No such file or directory", refusal(self.path("none.gguf")))
         self.assertIn("is a device or pipe, not a regular file", refusal("/dev/null"))
+        os.mkfifo(self.path("pipe.gguf"))
+        self.assertIn("is a device or pipe", refusal(self.path("pipe.gguf"), timeout=10))
         self.assertIn("no config.json in this folder", refusal(self.folder))
         self.put("config.json", {})
         self.assertIn("no weights in this folder; expected model.safetensors.index.json "
@@ -174,6 +176,32 @@ class Honest(Folder):
             f.write("{{ 22 }}")
         self.assertEqual(json.loads(keelkit.keel("inspect", self.folder, "--json").stdout)
                          ["chat_template_bytes"], 8)
+
+
+    def test_tokenizer_of_a_folder_is_named(self):
+        try:
+            import tokenizers
+        except ImportError:
+            self.skipTest("the package tokenizers is not installed")
+        save_file({"a": np.zeros(3, np.float32)}, self.path("model.safetensors"))
+        self.put("config.json", LLAMA)
+        made = tokenizers.ByteLevelBPETokenizer()
+        made.train_from_iterator(["a man, a plan, a canal"] * 9, vocab_size=300)
+        made.save(self.path("tokenizer.json"))
+        done = keelkit.keel("inspect", self.folder, "--json")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        seen = json.loads(done.stdout)
+        self.assertRegex(seen["tokenizer"], "^bpe")
+        self.assertEqual(seen["vocabulary"], made.get_vocab_size())
+        with open(self.path("tokenizer.json"), encoding="utf-8") as f:
+            lie = json.load(f)
+        lie["model"]["vocab"]["a"] = 2 ** 40
+        self.put("tokenizer.json", lie)
+        done = keelkit.keel("inspect", self.folder, "--json")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("tokenizer.json: ", done.stderr)
+        self.assertEqual(len(done.stderr.splitlines()), 1)
+        self.assertEqual(json.loads(done.stdout)["context"], 64)  # the rest is shown
 
 
 class RealModel(unittest.TestCase):
