@@ -53,7 +53,8 @@ enum ek_specials {
  *             bytes is plain, so user text never becomes a special token
  *   add_bos   puts the BOS id first where the model's metadata asks for one
  * Cost: O(n log n) whatever the text, one 1 MiB line included.
- * Errors: EK_ELIMIT out's ceiling, EK_ENOMEM; out is cut back to what it was. */
+ * Errors: EK_ELIMIT out's ceiling, text over 512 MiB, a model's regular expression that
+ * gives up backtracking; EK_ENOMEM; out is cut back to what it was. */
 int ek_tokenizer_encode(const struct ek_tokenizer *t, struct ek_ids *out,
                         const char *text, size_t n, const uint8_t *is_plain,
                         enum ek_specials specials, bool add_bos) EK_MUST_USE;

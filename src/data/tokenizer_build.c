@@ -152,14 +152,18 @@ static size_t unescape_spaces(char *out, struct ek_str text)
     return n;
 }
 
+static int hex_value(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
 /* "<0x0A>" -> 10, else -1. */
 static int byte_token(struct ek_str s)
 {
-    static const char digits[] = "0123456789ABCDEF";
     if (s.n != 6 || memcmp(s.p, "<0x", 3) != 0 || s.p[5] != '>')
         return -1;
-    const char *hi = memchr(digits, s.p[3], 16), *lo = memchr(digits, s.p[4], 16);
-    return hi && lo ? (int)((hi - digits) * 16 + (lo - digits)) : -1;
+    int hi = hex_value(s.p[3]), lo = hex_value(s.p[4]);
+    return hi >= 0 && lo >= 0 ? hi * 16 + lo : -1;
 }
 
 /* Decides what token id means; its key in `ordinary` goes to *key, n 0 for none. */

@@ -99,6 +99,17 @@ static int encode_level(struct ek_tok_work *w, const struct ek_tok_text *text,
     return rc ? rc : encode_level(w, text, lo, hi, level + 1);
 }
 
+static int put_head(struct ek_tok_work *w)
+{
+    const struct ek_tokenizer *t = w->t;
+    int rc = 0;
+    for (int i = 0; !rc && i < t->n_head; i++)
+        rc = ek_ids_add(w->out, t->head[i]);
+    if (!t->n_head && t->bos >= 0)
+        rc = ek_ids_add(w->out, t->bos);
+    return rc;
+}
+
 int ek_tok_encode_counted(const struct ek_tokenizer *t, struct ek_ids *out,
                           const char *text, size_t n, const uint8_t *is_plain,
                           enum ek_specials specials, bool add_bos, uint64_t *steps)
@@ -109,9 +120,7 @@ int ek_tok_encode_counted(const struct ek_tokenizer *t, struct ek_ids *out,
     struct ek_tok_text all = {text, n, is_plain, specials == EK_SPECIALS_PARSE};
     size_t n_before = out->n;
     ek_buf_init(&w.normal, (size_t)4 * TEXT_MAX - 1);
-    int rc = 0;
-    if (add_bos && t->adds_bos && t->bos >= 0)
-        rc = ek_ids_add(out, t->bos);
+    int rc = add_bos && t->adds_bos ? put_head(&w) : 0;
     if (!rc)
         rc = encode_level(&w, &all, 0, n, 0);
     if (rc)

@@ -32,7 +32,7 @@ static bool is_int(enum ek_gguf_type type)
     return type <= EK_GGUF_I32 || type == EK_GGUF_U64 || type == EK_GGUF_I64;
 }
 
-/* The array under key with n elements, of strings, integers or floats as `type` says. */
+/* The array under key with n elements: strings, integers or floats, as `type` says. */
 static int get_array(struct loader *l, const struct ek_gguf_kv **out, const char *key,
                      enum ek_gguf_type type, uint64_t n)
 {

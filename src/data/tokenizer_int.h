@@ -53,6 +53,8 @@ enum ek_tok_prefix {
     EK_TOK_PREFIX_FIRST,  /* before the one that begins the text */
 };
 
+#define EK_TOK_HEAD_MAX 4
+
 struct ek_tok_norm {
     bool is_nfc;
     bool escapes_space;        /* " " becomes U+2581 */
@@ -68,6 +70,9 @@ struct ek_tokenizer {
     char label[64];        /* "bpe smollm", "spm" */
     int32_t bos, eos, unk; /* -1: none */
     bool adds_bos;
+    int32_t head[EK_TOK_HEAD_MAX]; /* what add_bos puts first where a template asks for
+                                      more than BOS (GLM 4: [gMASK] <sop>) */
+    int n_head;                    /* 0: BOS alone */
     bool ignores_merges;     /* a piece that is a token needs no merging (llama3) */
     bool fuses_unk;          /* unknown characters in a row are one unknown token */
     bool strips_first_space; /* decoding drops the space that encoding put first */

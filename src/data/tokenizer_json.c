@@ -104,7 +104,8 @@ static int count_tokens(struct ek_tok_json *j, size_t *n, const json_t *vocab,
     size_t n_max = json_object_size(vocab) + json_array_size(added) + HOLES_MAX;
     const char *text;
     const json_t *v;
-    int32_t id = 0, top = -1;
+    int64_t top = -1;
+    int32_t id = 0;
     int rc = 0;
     json_object_foreach((json_t *)(uintptr_t)vocab, text, v)
     {
@@ -306,15 +307,17 @@ static int load_named(struct ek_tok_json *j, int32_t *out, const json_t *object,
 static int load_config(struct ek_tok_json *j)
 {
     static const char where[] = "tokenizer_config";
+    struct ek_tokenizer *t = j->t;
     if (!j->config)
         return 0;
     if (!json_is_object(j->config))
         return ek_tok_json_fail(j, EK_EFORMAT, where, "expected an object");
-    int rc = load_named(j, &j->t->bos, j->config, "bos_token", where);
+    int rc = load_named(j, &t->bos, j->config, "bos_token", where);
     if (!rc)
-        rc = load_named(j, &j->t->eos, j->config, "eos_token", where);
-    return rc ? rc
-              : ek_tok_json_bool(j, &j->t->adds_bos, j->config, "add_bos_token", where);
+        rc = load_named(j, &t->eos, j->config, "eos_token", where);
+    if (!rc)
+        rc = ek_tok_json_bool(j, &t->adds_bos, j->config, "add_bos_token", where);
+    return rc;
 }
 
 static int load_all(struct ek_tok_json *j, const char *json, size_t n,

@@ -313,25 +313,35 @@ static int set_metaspace_decoder(struct ek_tok_json *j, const json_t *step)
 
 /* --- post_processor --- */
 
-/* A template that begins with a special token asks for a BOS. */
+/* The special tokens with which a template begins: BOS, or several. What it puts behind
+ * the text is for classifiers, not for text that goes on. */
 static int set_template(struct ek_tok_json *j, const json_t *step)
 {
+    struct ek_tokenizer *t = j->t;
     const json_t *single = ek_tok_json_get(step, "single");
-    const json_t *first = json_array_get(single, 0);
-    const json_t *special = ek_tok_json_get(first, "SpecialToken");
-    struct ek_str s = {"", 0};
-    uint64_t id;
-    if (!special)
-        return 0;
-    int rc = ek_tok_json_str(j, &s, special, "id", "post_processor");
-    if (rc)
-        return rc;
-    if (!ek_map_get(&j->by_text, s.p, s.n, &id))
-        return ek_err_set(j->err, EK_EFORMAT,
-                          "%s: post_processor: '%.*s' is not a token", j->name,
-                          (int)(s.n < 200 ? s.n : 200), s.p);
-    j->t->bos = (int32_t)id;
-    j->t->adds_bos = true;
+    for (size_t i = 0; i < json_array_size(single); i++) {
+        const json_t *special =
+            ek_tok_json_get(json_array_get(single, i), "SpecialToken");
+        struct ek_str s = {"", 0};
+        uint64_t id;
+        if (!special)
+            break;
+        int rc = ek_tok_json_str(j, &s, special, "id", "post_processor");
+        if (rc)
+            return rc;
+        if (!ek_map_get(&j->by_text, s.p, s.n, &id))
+            return ek_err_set(j->err, EK_EFORMAT,
+                              "%s: post_processor: '%.*s' is not a token", j->name,
+                              (int)(s.n < 200 ? s.n : 200), s.p);
+        if (t->n_head == EK_TOK_HEAD_MAX)
+            return ek_tok_json_fail(j, EK_EUNSUP, "post_processor",
+                                    "more than 4 tokens before the text");
+        t->head[t->n_head++] = (int32_t)id;
+    }
+    if (t->n_head) {
+        t->bos = t->head[0];
+        t->adds_bos = true;
+    }
     return 0;
 }
 

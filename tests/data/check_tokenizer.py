@@ -101,7 +101,7 @@ class RealVocabularies(unittest.TestCase):
         is_spm = ours.info()["kind"].startswith("spm")
         lacking = bytes(b for b in range(256) if not ours.encode(bytes([b])))
         self.assertLess(len(lacking), 30)
-        for text in kit.texts(n_random=20) + INVALID:
+        for text in kit.texts(n_random=5) + INVALID:
             ids = ours.encode(text)
             if isinstance(text, str):
                 text = unicodedata.normalize("NFC", text) if is_nfc else text
@@ -153,7 +153,7 @@ class RealVocabularies(unittest.TestCase):
     def test_work_grows_with_the_length_of_the_line(self):
         ours = kit.Tokenizer(MODEL).open()
         for unit in ("a", " ", "the ", "\n", "1", "é", "好", "<|", "'"):
-            half = unit * ((1 << 19) // len(unit.encode()))
+            half = unit * ((1 << 16) // len(unit.encode()))
             self.assertLess(ours.steps(half + half), 2.6 * ours.steps(half), repr(unit))
         ours.close()
 
@@ -183,7 +183,7 @@ class RealVocabularies(unittest.TestCase):
         paths = sorted(glob.glob(VOCABS + "/*.gguf"))
         if not paths:
             self.skipTest("the llama-cpp-python source package is not unpacked")
-        corpus = kit.texts(n_random=60)
+        corpus = kit.texts(n_random=20)
         for path in paths:
             v = kit.read_gguf(path)
             name = os.path.basename(path)

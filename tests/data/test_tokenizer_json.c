@@ -212,6 +212,13 @@ static void template_asks_for_bos_and_the_configuration_may_refuse(void **state)
     t = load_changed("'post_processor':null", template, "{\"add_bos_token\":false}");
     assert_encodes(t, "a", 1, EK_SPECIALS_PLAIN, "0");
     ek_tokenizer_free(t);
+    t = load_changed("'post_processor':null",
+                     "'post_processor':{'type':'TemplateProcessing','single':["
+                     "{'SpecialToken':{'id':'<|x|>'}},{'SpecialToken':{'id':'c'}},"
+                     "{'Sequence':{'id':'A'}},{'SpecialToken':{'id':'b'}}]}",
+                     NULL);
+    assert_encodes(t, "a", 1, EK_SPECIALS_PLAIN, "6 3 0");
+    ek_tokenizer_free(t);
     assert_refused("'post_processor':null",
                    "'post_processor':{'type':'TemplateProcessing','single':"
                    "[{'SpecialToken':{'id':'nobody'}}]}",
