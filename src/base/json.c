@@ -1,5 +1,6 @@
 #include "base/json.h"
 
+#include "base/json_int.h"
 #include "base/mem.h"
 #include "base/utf8.h"
 
@@ -60,46 +61,20 @@ static int check_limits(const char *s, size_t n, const struct ek_json_limits *li
     return 0;
 }
 
-/* jansson drops characters without a word when its token buffer cannot grow, so a
- * refused allocation is remembered here and fails the parse whatever it returned. */
-static _Thread_local bool has_refused;
-
-static void *alloc_for_jansson(size_t size)
-{
-    void *p = ek_alloc(size);
-    if (!p)
-        has_refused = true;
-    return p;
-}
-
 /* What was allocated before may be freed after: ek_free takes malloc's blocks. */
 static void set_allocator(void)
 {
-    json_set_alloc_funcs(alloc_for_jansson, ek_free);
+    json_set_alloc_funcs(ek_alloc, ek_free);
 }
 
 int ek_json_parse(json_t **out, const char *text, size_t n,
                   const struct ek_json_limits *limits, struct ek_err *err)
 {
     static const struct ek_json_limits none = {0};
-    int rc = check_limits(text, n, limits ? limits : &none, err);
-    if (rc)
-        return rc;
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     pthread_once(&once, set_allocator);
-    has_refused = false;
-    json_error_t at;
-    json_t *root = json_loadb(
-        text, n, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL, &at);
-    if (has_refused) {
-        json_decref(root);
-        return ek_err_set(err, EK_ENOMEM, "JSON: out of memory");
-    }
-    if (!root)
-        return ek_err_set(err, EK_EFORMAT, "JSON line %d column %d: %s", at.line,
-                          at.column, at.text);
-    *out = root;
-    return 0;
+    int rc = check_limits(text, n, limits ? limits : &none, err);
+    return rc ? rc : ek_json_parse_text(out, text, n, err);
 }
 
 static int add_escaped(struct ek_buf *b, unsigned char c)
@@ -151,6 +126,8 @@ int ek_json_add_double(struct ek_buf *b, double v)
 {
     if (!isfinite(v))
         return ek_buf_add_str(b, "-9999.0");
+    if (v == 0.0 && signbit(v))
+        return ek_buf_add_str(b, "-0.0"); /* "-0" would be read as the integer 0 */
     char text[40];
     if (v == trunc(v) && fabs(v) < 1e15) { /* "100", where %g's shortest is "1e+02" */
         snprintf(text, sizeof text, "%.0f", v);

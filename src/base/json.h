@@ -1,5 +1,5 @@
-/* json.h - jansson behind two doors: what comes in is limited before it is parsed,
- * what goes out is written without a tree.
+/* json.h - jansson's values behind two doors: what comes in is limited before it is
+ * parsed, what goes out is written without a tree.
  *
  * In: RFC 8259 UTF-8, duplicate keys refused, lone surrogates refused, \u0000 allowed
  * inside strings, numbers that do not fit int64 or a finite double refused.
@@ -21,8 +21,8 @@ struct ek_json_limits {
     size_t max_depth;  /* 0: EK_JSON_DEPTH_DEFAULT */
 };
 
-/* Parses text[0,n); the caller owns *out (json_decref). Before jansson sees the text,
- * size, depth and number of values are counted in one pass without allocation.
+/* Parses text[0,n); the caller owns *out (json_decref). Before anything is built, size,
+ * depth and number of values are counted in one pass without allocation.
  * From the first call on jansson allocates through ek_alloc.
  * Errors: EK_ELIMIT (which limit, both numbers), EK_EFORMAT (line, column, what was
  * found), EK_ENOMEM. Threads: any. */

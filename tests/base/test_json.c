@@ -45,7 +45,7 @@ static void malformed_text_is_refused_with_its_place(void **state)
         {"Infinity", "column"},
         {"nul", "column"},
         {"[1]\n x", "line 2"},
-        {"\"a\nb\"", "newline"},
+        {"\"a\nb\"", "line 1 column 3: control character"},
         {"\"a\x01\"", "control character"},
         {"\"\\x\"", "escape"},
         {"\"open", "column"},
@@ -244,6 +244,7 @@ static void doubles_are_short_and_read_back(void **state)
 {
     (void)state;
     check_double(0.0, "0");
+    check_double(-0.0, "-0.0");
     check_double(0.1, "0.1");
     check_double(-1.5, "-1.5");
     check_double(100.0, "100");
