@@ -165,6 +165,7 @@ static void attention_block(const struct crew *c, int32_t l)
     const struct ek_weight *qkv[] = {&y->q, &y->k, &y->v}, *o[] = {&y->o};
     float *qkv_out[] = {b->q, b->k, b->v};
     bool has_post = lm->p.has_post_norms;
+    float *out[] = {has_post ? b->h : b->x};
     norm_rows(c, b->h, b->x, y->attn_norm);
     prepare(c, b->h, s->T, c->t0, c->t1, qkv, 3);
     meet(c);
@@ -176,8 +177,7 @@ static void attention_block(const struct crew *c, int32_t l)
     meet(c);
     prepare(c, b->att, s->T, c->t0, c->t1, o, 1);
     meet(c);
-    multiply(c, has_post ? (float *[]){b->h} : (float *[]){b->x}, o, 1, s->T,
-             has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
+    multiply(c, out, o, 1, s->T, has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
     meet(c);
     if (has_post)
         post_norm(c, y->post_attn_norm);
@@ -210,6 +210,7 @@ static void feed_forward_block(const struct crew *c, int32_t l)
     const struct ek_lm_layer *y = &lm->layers[l];
     const struct ek_weight *in[] = {&y->gate, &y->up}, *down[] = {&y->down};
     bool has_post = lm->p.has_post_norms;
+    float *out[] = {has_post ? b->h : b->x};
     norm_rows(c, b->h, b->x, y->ffn_norm);
     prepare(c, b->h, s->T, c->t0, c->t1, in, 2);
     meet(c);
@@ -217,8 +218,7 @@ static void feed_forward_block(const struct crew *c, int32_t l)
     meet(c);
     prepare(c, b->gate, s->T, c->t0, c->t1, down, 1);
     meet(c);
-    multiply(c, has_post ? (float *[]){b->h} : (float *[]){b->x}, down, 1, s->T,
-             has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
+    multiply(c, out, down, 1, s->T, has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
     meet(c);
     if (has_post)
         post_norm(c, y->post_ffn_norm);

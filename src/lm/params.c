@@ -160,7 +160,7 @@ static int check(const struct ek_lm_params *p, const char *file, struct ek_err *
 int ek_lm_params_read(struct ek_lm_params *p, const struct ek_modelfile *m,
                       struct ek_err *err)
 {
-    struct ek_lm_params got;
+    struct ek_lm_params got = {0};
     int rc;
     if (m->gguf)
         rc = ek_lm_params_from_gguf(&got, m, err);

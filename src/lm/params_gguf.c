@@ -104,7 +104,7 @@ static int read_scaling(struct source *s, struct ek_lm_params *p, struct ek_err 
 static int read_rope(struct source *s, struct ek_lm_params *p,
                      const struct ek_lm_family *f, struct ek_err *err)
 {
-    int32_t n_dims;
+    int32_t n_dims = 0;
     int rc = get_int(s, "rope.dimension_count", &n_dims, EK_ROPE_MAX, p->D, err);
     if (rc)
         return rc;
@@ -182,7 +182,7 @@ static int read_vocab(struct source *s, struct ek_lm_params *p, struct ek_err *e
 
 static int read_sizes(struct source *s, struct ek_lm_params *p, struct ek_err *err)
 {
-    int32_t value_dim;
+    int32_t value_dim = 0;
     int rc;
     if ((rc = get_int(s, "block_count", &p->n_layers, EK_LM_LAYERS_MAX, 0, err)) != 0 ||
         (rc = get_int(s, "context_length", &p->ctx, EK_LM_CTX_MAX, 0, err)) != 0 ||

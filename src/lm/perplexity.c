@@ -36,14 +36,14 @@ struct run {
 /* ln sum exp of x, in f64, and the index of the largest. */
 static double log_sum(const float *x, int64_t V, int64_t *top)
 {
-    double sum = 0;
+    double sum = 1; /* the top's own term */
     *top = 0;
     for (int64_t v = 1; v < V; v++) {
         if (x[v] > x[*top])
             *top = v;
     }
     for (int64_t v = 0; v < V; v++)
-        sum += exp((double)x[v] - (double)x[*top]);
+        sum += v != *top ? exp((double)x[v] - (double)x[*top]) : 0;
     return log(sum) + (double)x[*top];
 }
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Makes smollm2.json, what tests/lm/check_smollm2.py compares keel with: for a handful of
-prompts the 64 tokens that greedy decoding gives in f32, and a sample of the logits.
+prompts the 64 tokens that greedy decoding gives in f32, and a sample of the logits; and
+the perplexity of the first bytes of wikitext-2's test set.
 
-usage: make_smollm2.py SmolLM2-135M-Instruct.Q4_1.gguf [OUT.json]
+usage: make_smollm2.py SmolLM2-135M-Instruct.Q4_1.gguf wikitext-2-test.txt [OUT.json]
 needs: pip install numpy gguf tokenizers; about two minutes
 """
 import json
@@ -23,6 +24,7 @@ PROMPTS = [
     CHAT % "Write a short list of five fruits, one a line.",
 ]
 N_TOKENS = 64
+TEXT_BYTES, CTX = 10000, 512
 STRIDE = 97  # every 97th logit: 507 of 49,152
 
 
@@ -46,13 +48,32 @@ def answer(model, tokenizer, prompt):
             "logits_last": sample(logits)}
 
 
+def perplexity(model, tokenizer, text):
+    """Chunks of CTX from an empty context; the second half of each is scored."""
+    ids = tokenizer.encode(text[:TEXT_BYTES].decode()).ids
+    total, scored = 0.0, 0
+    for at in range(0, len(ids) // CTX * CTX, CTX):
+        model.reset()
+        chunk = ids[at:at + CTX]
+        logits = model.forward(chunk)[CTX // 2:CTX - 1].astype(np.float64)
+        top = logits.max(axis=1)
+        log_sum = np.log(np.exp(logits - top[:, None]).sum(axis=1)) + top
+        total += (log_sum - logits[np.arange(len(logits)), chunk[CTX // 2 + 1:]]).sum()
+        scored += len(logits)
+    return {"bytes": TEXT_BYTES, "ctx": CTX, "tokens": len(ids), "scored": scored,
+            "value": round(float(np.exp(total / scored)), 5)}
+
+
 def main():
     model = Decoder(sys.argv[1])
     tokenizer = model.tokenizer()
-    out = pathlib.Path(sys.argv[2] if len(sys.argv) > 2
+    out = pathlib.Path(sys.argv[3] if len(sys.argv) > 3
                        else pathlib.Path(__file__).with_name("smollm2.json"))
     results = [answer(model, tokenizer, p) for p in PROMPTS]
-    out.write_text(json.dumps({"stride": STRIDE, "results": results},
+    score = perplexity(model, tokenizer, pathlib.Path(sys.argv[2]).read_bytes())
+    print("perplexity", score)
+    out.write_text(json.dumps({"stride": STRIDE, "perplexity": score,
+                               "results": results},
                               separators=(",", ":")).replace('},{', '},\n{') + "\n")
 
 
