@@ -11,6 +11,7 @@ static const struct ek_verb *const verbs[] = {
     &ek_verb_serve,
     &ek_verb_chat,
     &ek_verb_inspect,
+    &ek_verb_generate,
     &ek_verb_perplexity,
     NULL, /* ends the list; the verbs stand before it as they come */
 };

@@ -1,0 +1,418 @@
+/* verb_generate.c - keel generate: completes a text, once, on standard output. */
+#include "base/mem.h"
+#include "cli/progress.h"
+#include "cli/verb.h"
+#include "serve/runtime.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+
+#define ARENA_BYTES       (1 << 20)
+#define PROMPT_BYTES_MAX  ((size_t)64 << 20)
+#define REQUEST_BYTES_MAX ((size_t)1 << 30)
+#define ANSWER_BYTES_MAX  ((size_t)256 << 20)
+#define DEFAULT_BATCH     512 /* prompt tokens a step */
+
+struct settings {
+    const char *prompt, *prompt_file;
+    int64_t n, top_k, seed, threads, ctx;
+    double temperature, top_p, min_p;
+    struct ek_opt_list stop;
+    int weights, kv_dtype;
+    bool json, quiet;
+};
+
+static const struct ek_opt opts[] = {
+    {.name = "prompt",
+     .letter = 'p',
+     .type = EK_OPT_STR,
+     .offset = offsetof(struct settings, prompt),
+     .value = "TEXT",
+     .help = "the text to go on from; special tokens in it are read as such"},
+    {.name = "prompt_file",
+     .type = EK_OPT_STR,
+     .offset = offsetof(struct settings, prompt_file),
+     .value = "FILE",
+     .help = "read the text from FILE instead; - is standard input"},
+    {.name = "max_tokens",
+     .letter = 'n',
+     .type = EK_OPT_INT,
+     .offset = offsetof(struct settings, n),
+     .value = "N",
+     .fallback = "128",
+     .min = 1,
+     .max = 1 << 24,
+     .help = "tokens to write at most"},
+    {.name = "temperature",
+     .type = EK_OPT_REAL,
+     .offset = offsetof(struct settings, temperature),
+     .value = "T",
+     .fallback = "0.8",
+     .min = 0,
+     .max = 100,
+     .help = "0 always takes the likeliest token"},
+    {.name = "top_p",
+     .type = EK_OPT_REAL,
+     .offset = offsetof(struct settings, top_p),
+     .value = "P",
+     .fallback = "0.95",
+     .min = 0,
+     .max = 1,
+     .help = "draw from the likeliest tokens that hold this much probability"},
+    {.name = "top_k",
+     .type = EK_OPT_INT,
+     .offset = offsetof(struct settings, top_k),
+     .value = "K",
+     .fallback = "40",
+     .min = 0,
+     .max = 1 << 24,
+     .help = "draw from the K likeliest tokens; 0 is all"},
+    {.name = "min_p",
+     .type = EK_OPT_REAL,
+     .offset = offsetof(struct settings, min_p),
+     .value = "P",
+     .fallback = "0.05",
+     .min = 0,
+     .max = 1,
+     .help = "leave out tokens less likely than P times the likeliest"},
+    {.name = "seed",
+     .type = EK_OPT_INT,
+     .offset = offsetof(struct settings, seed),
+     .value = "N",
+     .fallback = "-1",
+     .min = -1,
+     .max = 9007199254740992.0,
+     .help = "seed of the draws; -1 takes a new one"},
+    {.name = "stop",
+     .type = EK_OPT_LIST,
+     .offset = offsetof(struct settings, stop),
+     .value = "TEXT",
+     .help = "end before this text; may be repeated"},
+    {.name = "threads",
+     .letter = 't',
+     .type = EK_OPT_INT,
+     .offset = offsetof(struct settings, threads),
+     .value = "N",
+     .fallback = "0",
+     .min = 0,
+     .max = 256,
+     .help = "compute threads; 0 is one a physical core"},
+    {.name = "ctx",
+     .letter = 'c',
+     .type = EK_OPT_INT,
+     .offset = offsetof(struct settings, ctx),
+     .value = "TOKENS",
+     .fallback = "0",
+     .min = 0,
+     .max = 1 << 24,
+     .help = "context in tokens; 0 is the model's own"},
+    {.name = "weights",
+     .type = EK_OPT_CHOICE,
+     .offset = offsetof(struct settings, weights),
+     .fallback = "keep",
+     .choices = "keep|f32|bf16|fp8|int8|int4",
+     .help = "format to compute with; keep: the nearest to each tensor's own"},
+    {.name = "kv_dtype",
+     .type = EK_OPT_CHOICE,
+     .offset = offsetof(struct settings, kv_dtype),
+     .fallback = "bf16",
+     .choices = "bf16|f32",
+     .help = "format of the KV cache"},
+    {.name = "json",
+     .type = EK_OPT_FLAG,
+     .offset = offsetof(struct settings, json),
+     .help = "print one JSON object with text and figures instead of streaming"},
+    {.name = "quiet",
+     .letter = 'q',
+     .type = EK_OPT_FLAG,
+     .offset = offsetof(struct settings, quiet),
+     .help = "no summary on standard error"},
+    {0},
+};
+
+static const struct ek_opt_verb table = {
+    .name = "generate",
+    .summary = "complete a text on standard output",
+    .arguments = "MODEL",
+    .details =
+        "The prompt goes to the model as it is, without a chat template (that is keel "
+        "chat). The completion streams to standard output; a summary of speed and "
+        "memory follows on standard error. The same seed, prompt and build give the "
+        "same text, whatever the number of threads.\n\n"
+        "Ctrl-C ends the text early; the exit code is 130.",
+    .examples = "keel generate model.gguf -p 'The capital of France is' -n 16\n"
+                "keel generate model.gguf -p 'Once' --temperature 0 --stop $'\\n'\n"
+                "keel generate model.gguf --prompt-file story.txt --json",
+    .opts = opts,
+    .min_args = 1,
+    .max_args = 1,
+};
+
+/* One completion from start to end; closed whole. */
+struct work {
+    const struct settings *set;
+    const char *path;
+    struct ek_runtime runtime;
+    struct ek_engine *engine;
+    struct ek_request request;
+    struct ek_ids ids;
+    struct ek_buf answer; /* with --json */
+    uint64_t seed;
+    int32_t n_generated;
+    enum ek_finish finish;
+    const char *error;
+    bool is_output_gone; /* standard output takes no more */
+};
+
+static void on_delta(void *arg, struct ek_delta *d)
+{
+    struct work *w = arg;
+    w->n_generated = d->n_generated;
+    if (d->text.len > 0 && w->set->json) {
+        if (ek_buf_add(&w->answer, d->text.data, d->text.len))
+            w->is_output_gone = true;
+    } else if (d->text.len > 0) {
+        if (fwrite(d->text.data, 1, d->text.len, stdout) != d->text.len ||
+            fflush(stdout))
+            w->is_output_gone = true;
+    }
+    if (d->finish == EK_FINISH_NONE) {
+        ek_engine_give_back(w->engine, d);
+        return;
+    }
+    w->finish = d->finish;
+    w->error = d->error;
+}
+
+static int open_model(struct work *w, struct ek_err *err)
+{
+    struct ek_progress progress;
+    ek_progress_begin(&progress, "loading weights", true);
+    const struct ek_runtime_options o = {
+        .path = w->path,
+        .n_threads = (int32_t)w->set->threads,
+        .ctx = (int32_t)w->set->ctx,
+        .kv_dtype = w->set->kv_dtype == 0 ? EK_DTYPE_BF16 : EK_DTYPE_F32,
+        .weights = (enum ek_lm_weights)w->set->weights,
+        .max_seqs = 1,
+        .max_batch_tokens = DEFAULT_BATCH,
+        .on_progress = ek_progress_bytes,
+        .progress_arg = &progress,
+    };
+    int rc = ek_runtime_open(&w->runtime, &o, err);
+    ek_progress_end(&progress);
+    if (rc)
+        return rc;
+    return ek_engine_new(&w->engine, &w->runtime.engine_model, w->runtime.tokenizer,
+                         &w->runtime.engine_options, w->runtime.ops, on_delta, w, err);
+}
+
+/* The prompt's ids, and room behind them for the answer. */
+static int read_prompt(struct work *w, struct ek_err *err)
+{
+    struct ek_buf text;
+    const char *p = w->set->prompt;
+    size_t n = p ? strlen(p) : 0;
+    ek_buf_init(&text, PROMPT_BYTES_MAX);
+    int rc = 0;
+    if (!p) {
+        rc = ek_file_read(&text, w->set->prompt_file, err);
+        p = text.data ? text.data : "";
+        n = text.len;
+    }
+    if (rc)
+        goto out;
+    rc = ek_tokenizer_encode(w->runtime.tokenizer, &w->ids, p, n, NULL,
+                             EK_SPECIALS_PARSE, true);
+    int32_t bos = ek_tokenizer_bos(w->runtime.tokenizer);
+    if (!rc && w->ids.n == 0 && bos >= 0)
+        rc = ek_ids_add(&w->ids, bos); /* an empty prompt starts a text */
+    if (rc)
+        ek_err_set(err, rc, "the prompt: %s", ek_status_text(rc));
+    else if (w->ids.n == 0)
+        rc = ek_err_set(err, EK_EINVAL, "the prompt is empty: expected a text");
+    else if ((int64_t)w->ids.n >= w->runtime.ctx)
+        rc = ek_err_set(err, EK_ELIMIT,
+                        "the prompt has %zu tokens: expected fewer than the context of "
+                        "%d",
+                        w->ids.n, w->runtime.ctx);
+out:
+    ek_buf_release(&text);
+    return rc;
+}
+
+static int set_request(struct work *w, struct ek_err *err)
+{
+    const struct settings *set = w->set;
+    struct ek_request *r = &w->request;
+    int64_t room = w->runtime.ctx - (int64_t)w->ids.n;
+    int rc = 0;
+    w->seed = (uint64_t)set->seed;
+    if (set->seed < 0 && ek_rng_secret(&w->seed, sizeof w->seed))
+        return ek_err_set(err, EK_EIO, "the kernel gives no random numbers");
+    w->seed &= ((uint64_t)1 << 53) - 1; /* what --seed can repeat */
+    r->prompt = w->ids.ids;
+    r->n_prompt = (int32_t)w->ids.n;
+    r->max_tokens = (int32_t)(set->n < room ? set->n : room);
+    r->sampling.temperature = (float)set->temperature;
+    r->sampling.top_p = (float)set->top_p;
+    r->sampling.min_p = (float)set->min_p;
+    r->sampling.top_k = (int32_t)set->top_k;
+    r->sampling.seed = w->seed;
+    for (size_t i = 0; i < set->stop.n && !rc; i++) {
+        const char *s = set->stop.items[i];
+        rc = ek_stop_add(&r->stop, &r->arena, s, strlen(s));
+        if (rc)
+            ek_err_set(err, rc, "--stop '%s': expected 1 to %d bytes, at most %d times",
+                       s, EK_STOP_BYTES_MAX, EK_STOP_STRINGS_MAX);
+    }
+    return rc ? rc : ek_request_prepare(r, w->engine, err);
+}
+
+static int complete(struct work *w, struct ek_err *err)
+{
+    bool is_cancelled = false;
+    ek_engine_submit(w->engine, &w->request);
+    while (w->finish == EK_FINISH_NONE) {
+        if (!is_cancelled && (ek_interrupt_seen() || w->is_output_gone)) {
+            ek_engine_cancel(w->engine, &w->request);
+            is_cancelled = true;
+        }
+        ek_engine_step(w->engine);
+    }
+    if (w->finish == EK_FINISH_ERROR)
+        return ek_err_set(err, EK_EIO, "%s", w->error);
+    if (w->is_output_gone)
+        return ek_err_set(err, EK_EIO, "standard output: %s", ek_status_text(EK_EIO));
+    return 0;
+}
+
+/* What the summary says, in both forms. */
+struct figures {
+    double load_s, first_s; /* opening; from the request to the first token */
+    double prefill, decode; /* tokens a second; 0: too few to tell */
+    size_t weight_bytes, kv_bytes, peak_bytes;
+};
+
+static void measure(struct figures *f, const struct work *w)
+{
+    const struct ek_request *r = &w->request;
+    const struct ek_lm_params *p = ek_lm_get_params(w->runtime.lm);
+    struct rusage usage;
+    double first = (double)(r->first_us - r->submit_us) / 1e6;
+    double rest = (double)(r->end_us - r->first_us) / 1e6;
+    int32_t n = w->n_generated - 1; /* the first one is prefill's */
+    *f = (struct figures){.load_s = (double)w->runtime.load_us / 1e6};
+    if (r->first_us > 0) {
+        f->first_s = first;
+        f->prefill = first > 0 ? r->n_prompt / first : 0;
+        f->decode = rest > 0 && n > 0 ? n / rest : 0;
+    }
+    f->weight_bytes = ek_lm_weight_bytes(w->runtime.lm);
+    f->kv_bytes = (size_t)ek_pages_for_tokens(r->n_prompt + w->n_generated) *
+                  ek_kv_page_bytes(p, w->runtime.kv.dtype);
+    if (!getrusage(RUSAGE_SELF, &usage))
+        f->peak_bytes = (size_t)usage.ru_maxrss * 1024;
+}
+
+static void print_summary(const struct work *w)
+{
+    struct figures f;
+    char a[32], b[32], c[32];
+    measure(&f, w);
+    fprintf(
+        stderr,
+        "%sprefill %d tokens, %.1f tok/s; decode %d tokens, %.1f tok/s; first token "
+        "after %.3f s; load %.2f s; memory %s (weights %s, KV used %s); seed %llu\n",
+        w->set->json ? "" : "\n", w->request.n_prompt, f.prefill, w->n_generated,
+        f.decode, f.first_s, f.load_s, ek_format_bytes(a, f.peak_bytes),
+        ek_format_bytes(b, f.weight_bytes), ek_format_bytes(c, f.kv_bytes),
+        (unsigned long long)w->seed);
+}
+
+static int print_json(const struct work *w)
+{
+    struct figures f;
+    struct ek_buf out;
+    ek_buf_init(&out, 6 * ANSWER_BYTES_MAX);
+    measure(&f, w);
+    int rc = ek_buf_add_str(&out, "{\"text\":");
+    if (!rc)
+        rc = ek_json_add_str(&out, w->answer.data ? w->answer.data : "", w->answer.len);
+    if (!rc)
+        rc = ek_buf_addf(
+            &out,
+            ",\"finish_reason\":\"%s\",\"prompt_tokens\":%d,\"completion_tokens\":%d,"
+            "\"seed\":%llu,\"prefill_tokens_per_second\":%.2f,"
+            "\"decode_tokens_per_second\":%.2f,\"first_token_seconds\":%.4f,"
+            "\"load_seconds\":%.3f,\"memory_bytes\":%zu,\"weight_bytes\":%zu,"
+            "\"kv_used_bytes\":%zu,\"isa\":\"%s\",\"threads\":%d}\n",
+            ek_finish_name(w->finish), w->request.n_prompt, w->n_generated,
+            (unsigned long long)w->seed, f.prefill, f.decode, f.first_s, f.load_s,
+            f.peak_bytes, f.weight_bytes, f.kv_bytes, ek_isa_name(w->runtime.ops->isa),
+            ek_team_size(w->runtime.team));
+    if (!rc && (fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout)))
+        rc = EK_EIO;
+    ek_buf_release(&out);
+    return rc;
+}
+
+static int generate(const char *path, const struct settings *set)
+{
+    struct ek_err err = EK_ERR_INIT;
+    struct work w = {.set = set, .path = path};
+    bool is_input = true; /* until the model is open, the file is to blame */
+    int code = EK_EXIT_OK, rc;
+    ek_ids_init(&w.ids, (size_t)1 << 28);
+    ek_buf_init(&w.answer, ANSWER_BYTES_MAX);
+    ek_request_init(&w.request, REQUEST_BYTES_MAX);
+    ek_interrupt_catch();
+    if ((rc = open_model(&w, &err)) != 0)
+        goto out;
+    is_input = false;
+    if ((rc = read_prompt(&w, &err)) != 0 || (rc = set_request(&w, &err)) != 0 ||
+        (rc = complete(&w, &err)) != 0)
+        goto out;
+    if (set->json && (rc = print_json(&w)) != 0)
+        ek_err_set(&err, rc, "standard output: %s", ek_status_text(rc));
+    if (!set->quiet)
+        print_summary(&w);
+    if (w.finish == EK_FINISH_ABORT)
+        code = EK_EXIT_INTERRUPTED;
+out:
+    if (rc)
+        code = ek_verb_fail(&ek_verb_generate, &err, is_input);
+    ek_request_release(&w.request);
+    ek_engine_free(w.engine);
+    ek_runtime_close(&w.runtime);
+    ek_buf_release(&w.answer);
+    ek_ids_release(&w.ids);
+    return code;
+}
+
+static int run(int argc, char **argv)
+{
+    struct settings set = {0};
+    struct ek_opt_args args;
+    struct ek_arena arena;
+    int code = EK_EXIT_OK;
+    ek_arena_init(&arena, ARENA_BYTES);
+    if (ek_verb_options(&ek_verb_generate, &set, &args, argc, argv, &arena, &code)) {
+        if (!set.prompt == !set.prompt_file) {
+            fprintf(stderr, "keel generate: expected one of -p TEXT and --prompt-file "
+                            "FILE\n");
+            code = EK_EXIT_USAGE;
+        } else if (set.top_p <= 0) {
+            fprintf(stderr, "keel generate: --top-p 0: expected a number above 0, at "
+                            "most 1\n");
+            code = EK_EXIT_USAGE;
+        } else {
+            code = generate(args.args[0], &set);
+        }
+    }
+    ek_arena_release(&arena);
+    return code;
+}
+
+const struct ek_verb ek_verb_generate = {&table, run};
