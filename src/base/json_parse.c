@@ -63,9 +63,14 @@ static int refuse_next(const struct parser *p, const char *expected)
     return refuse(p, p->at, what);
 }
 
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
 static void skip_space(struct parser *p)
 {
-    while (p->at < p->n && memchr(" \t\n\r", p->text[p->at], 4))
+    while (p->at < p->n && is_space(p->text[p->at]))
         p->at++;
 }
 
@@ -196,8 +201,8 @@ static int take_string(struct parser *p, const char **s, size_t *n)
 
 static int parse_string(struct parser *p, json_t **out)
 {
-    const char *s;
-    size_t n;
+    const char *s = NULL;
+    size_t n = 0;
     int rc = take_string(p, &s, &n);
     if (rc)
         return rc;
@@ -282,7 +287,7 @@ static int parse_array(struct parser *p, json_t **out)
     skip_space(p);
     bool is_over = take(p, ']');
     while (!rc && !is_over) {
-        json_t *item;
+        json_t *item = NULL;
         rc = parse_value(p, &item);
         if (!rc && json_array_append_new(array, item))
             rc = no_memory(p);
@@ -323,10 +328,10 @@ static int take_key(struct parser *p, json_t *object, const char **key, size_t *
 
 static int parse_member(struct parser *p, json_t *object)
 {
-    const char *key;
-    size_t n;
+    const char *key = NULL;
+    size_t n = 0;
     char *copy = NULL;
-    json_t *value;
+    json_t *value = NULL;
     int rc = take_key(p, object, &key, &n);
     if (rc)
         return rc;
