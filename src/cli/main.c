@@ -7,14 +7,17 @@
 #include <stdio.h>
 #include <string.h>
 
+/* In the order of the usage; NULL ends the list. One a line: */
+/* clang-format off */
 static const struct ek_verb *const verbs[] = {
     &ek_verb_serve,
     &ek_verb_chat,
     &ek_verb_inspect,
     &ek_verb_generate,
     &ek_verb_perplexity,
-    NULL, /* ends the list; the verbs stand before it as they come */
+    NULL,
 };
+/* clang-format on */
 #define N_VERBS (sizeof verbs / sizeof verbs[0] - 1)
 
 static int usage(FILE *to)
