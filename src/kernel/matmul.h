@@ -4,8 +4,10 @@
  * (q, k, v; gate, up):
  *
  *   prepare   x (T,K) f32, rows ldx apart -> `act`, in the form the weight format needs:
- *               F32 -> f32;  BF16, E4M3 -> bf16;  I8, I4 -> i8, groups of 32 with an
- *               f32 scale amax/127 and the sum of the group (for the minimum of I4)
+ *               F32 -> f32;  BF16, E4M3 -> bf16;  I8, I4 -> 16-bit integers in two
+ *               i8 terms, groups of 32 with an f32 scale amax/32512 and their sum
+ *             (one i8 term would cost half the products and 0.3 % of perplexity:
+ *             docs/design/kernel.md)
  *   matmul    rows n0..n1 of y from the prepared rows 0..T
  *
  *   y     (T,N) out  rows ldy >= N apart; only columns [n0,n1) are touched

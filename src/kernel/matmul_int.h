@@ -2,8 +2,9 @@
  *
  *   F32         row = [Kp] f32
  *   BF16, E4M3  row = [Kp] bf16
- *   I8, I4      row = [Kp] i8 q | [G] f32 scale | [G] f32 sum of the group's q
- *               x ~ scale q, scale = amax/127, |q| <= 127
+ *   I8, I4      row = [G] { i8 high[32] | i8 low[32] } | [G] f32 scale | [G] f32 sum
+ *               x ~ scale v,  v = 256 high + low,  scale = amax / 32512,  sum of v
+ *               -32512 <= v <= 32512, so -127 <= high <= 127, -128 <= low <= 127
  * Kp = K rounded up to whole groups, zeros behind K; rows begin at multiples of 64 B.
  * All variants prepare the same bits (tests/kernel/test_matmul.c).
  */
@@ -12,6 +13,9 @@
 
 #include "kernel/matmul.h"
 #include "kernel/weight_int.h"
+
+#define EK_ACT_TOP  32512.0f /* 127 * 256 */
+#define EK_ACT_CELL 64       /* bytes of the two terms of a group */
 
 /* Groups whose largest magnitude lies below this are all zeros: the inverse of their
  * scale would overflow. */
@@ -24,7 +28,7 @@ static inline int64_t ek_act_stride(enum ek_weight_format f, int64_t K)
         return Kp * 4;
     if (f == EK_WEIGHT_BF16 || f == EK_WEIGHT_E4M3)
         return Kp * 2;
-    return (Kp + G * 8 + 63) / 64 * 64;
+    return G * EK_ACT_CELL + (G * 8 + 63) / 64 * 64;
 }
 
 static inline unsigned char *ek_act_row(const void *act, enum ek_weight_format f,
@@ -35,7 +39,7 @@ static inline unsigned char *ek_act_row(const void *act, enum ek_weight_format f
 
 static inline float *ek_act_scales(const unsigned char *row, int64_t G)
 {
-    return (float *)(uintptr_t)(row + G * EK_GROUP);
+    return (float *)(uintptr_t)(row + G * EK_ACT_CELL);
 }
 
 static inline float *ek_act_sums(const unsigned char *row, int64_t G)
@@ -57,7 +61,7 @@ struct ek_tile {
 
 typedef void ek_tile_fn(const struct ek_tile *c, int R); /* R: 8, 4, 2 or 1 */
 
-/* Columns [n0,n1) panel by panel, rows in tiles of max_rows (4 or 8), then of 4, 2, 1. */
+/* Columns [n0,n1) panel by panel, rows in tiles of max_rows (2, 4 or 8), then of its halves. */
 void ek_matmul_run(const struct ek_tile *first, const struct ek_weight *w, int64_t T,
                    int64_t n0, int64_t n1, ek_tile_fn *fn, int max_rows);
 

@@ -50,6 +50,13 @@ static void teardown(struct fixture *f)
     ek_free(f->act);
 }
 
+/* Activation k of a row of two terms. */
+static int term(const unsigned char *row, int64_t k)
+{
+    const int8_t *x = (const int8_t *)row + k / EK_GROUP * EK_ACT_CELL;
+    return x[k % EK_GROUP] * 256 + x[EK_GROUP + k % EK_GROUP];
+}
+
 /* out[K] = row t of the prepared activations, as the numbers they stand for. */
 static void act_row(double *out, const struct fixture *f, int64_t t)
 {
@@ -61,8 +68,7 @@ static void act_row(double *out, const struct fixture *f, int64_t t)
         else if (f->w.format == EK_WEIGHT_BF16 || f->w.format == EK_WEIGHT_E4M3)
             out[k] = (double)ek_bf16_to_f32(((const uint16_t *)(const void *)row)[k]);
         else
-            out[k] = (double)ek_act_scales(row, G)[k / EK_GROUP] *
-                     (double)((const int8_t *)row)[k];
+            out[k] = (double)ek_act_scales(row, G)[k / EK_GROUP] * (double)term(row, k);
     }
 }
 

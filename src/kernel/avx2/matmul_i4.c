@@ -1,6 +1,6 @@
 /* matmul_i4.c - vpmaddubsw cannot saturate on nibbles: a product of a pair is at most
- * 2 * 15 * 127 and the eight of a group 30,480 < 2^15. Eight outputs a pass.
- * sum (d q + m) s x = s (d sum q x + m sum x), as in avx512. */
+ * 2 * 15 * 128 and the eight of a group 30,720 < 2^15. Eight outputs a pass.
+ * sum (d q + m) s v = s (d sum q v + m sum v), as in avx512. */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 
@@ -20,18 +20,21 @@ EK_INLINE void half_tile(const struct ek_tile *c, const int R, int half)
         acc[t] = _mm256_setzero_ps();
     for (int64_t g = 0; g < c->G; g++) {
         const unsigned char *cell = c->panel + g * EK_I4_CELL;
-        __m256i a[4];
+        __m256i a[4], b[4]; /* products with the high terms, with the low ones */
         for (int t = 0; t < R; t++)
-            a[t] = _mm256_setzero_si256();
+            a[t] = b[t] = _mm256_setzero_si256();
         for (int j = 0; j < 4; j++) {
             __m256i q =
                 _mm256_load_si256((const void *)(cell + 64 + 64 * j + 32 * half));
             __m256i q0 = _mm256_and_si256(q, low);
             __m256i q1 = _mm256_and_si256(_mm256_srli_epi16(q, 4), low);
             for (int t = 0; t < R; t++) {
-                const unsigned char *x = c->act + t * c->stride + g * EK_GROUP + 4 * j;
+                const unsigned char *x =
+                    c->act + t * c->stride + g * EK_ACT_CELL + 4 * j;
                 a[t] = _mm256_add_epi16(a[t], _mm256_maddubs_epi16(q0, quad(x)));
                 a[t] = _mm256_add_epi16(a[t], _mm256_maddubs_epi16(q1, quad(x + 16)));
+                b[t] = _mm256_add_epi16(b[t], _mm256_maddubs_epi16(q0, quad(x + 32)));
+                b[t] = _mm256_add_epi16(b[t], _mm256_maddubs_epi16(q1, quad(x + 48)));
             }
         }
         __m256 d = _mm256_cvtph_ps(_mm_load_si128((const void *)(cell + 16 * half)));
@@ -40,7 +43,9 @@ EK_INLINE void half_tile(const struct ek_tile *c, const int R, int half)
         for (int t = 0; t < R; t++) {
             const unsigned char *row = c->act + t * c->stride;
             float s = ek_act_scales(row, c->G)[g], sum = ek_act_sums(row, c->G)[g];
-            __m256 dot = _mm256_cvtepi32_ps(_mm256_madd_epi16(a[t], ones));
+            __m256i high = _mm256_slli_epi32(_mm256_madd_epi16(a[t], ones), 8);
+            __m256 dot = _mm256_cvtepi32_ps(
+                _mm256_add_epi32(high, _mm256_madd_epi16(b[t], ones)));
             dot = _mm256_fmadd_ps(d, dot, _mm256_mul_ps(m, _mm256_set1_ps(sum)));
             acc[t] = _mm256_fmadd_ps(dot, _mm256_set1_ps(s), acc[t]);
         }

@@ -37,11 +37,22 @@ EK_INLINE int32_t sum_of_lanes_i32(__m256i v)
     return _mm_cvtsi128_si32(s);
 }
 
+/* 32 lanes, each in [-128,127], to bytes. */
+EK_INLINE void store_bytes(int8_t *q, const __m256i v[4])
+{
+    /* The packs work within 128-bit halves; the permutation puts quads in order. */
+    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(v[0], v[1]),
+                                       _mm256_packs_epi32(v[2], v[3]));
+    bytes =
+        _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    _mm256_storeu_si256((__m256i *)(void *)q, bytes);
+}
+
 /* 32 values in v; see ref/prepare.c for infinities, NaN and tiny groups. */
 EK_INLINE void quantize_group(int8_t *q, float *scale, float *sum, const __m256 v[4])
 {
     const __m256i abs = _mm256_set1_epi32(0x7fffffff);
-    __m256i most = _mm256_setzero_si256(), total = most, i[4];
+    __m256i most = _mm256_setzero_si256(), total = most, i[4], high[4];
     for (int j = 0; j < 4; j++)
         most = _mm256_max_epu32(most, _mm256_and_si256(_mm256_castps_si256(v[j]), abs));
     uint32_t top = max_of_lanes_u32(most);
@@ -49,22 +60,23 @@ EK_INLINE void quantize_group(int8_t *q, float *scale, float *sum, const __m256 
     bool is_finite = top < 0x7f800000u;
     if (!is_finite || amax < EK_ACT_TINY) {
         _mm256_storeu_si256((__m256i *)(void *)q, _mm256_setzero_si256());
+        _mm256_storeu_si256((__m256i *)(void *)(q + EK_GROUP), _mm256_setzero_si256());
         *scale = is_finite ? 0.0f : NAN;
         *sum = 0;
         return;
     }
-    __m256 inv = _mm256_set1_ps(127.0f / amax);
+    __m256 inv = _mm256_set1_ps(EK_ACT_TOP / amax);
     for (int j = 0; j < 4; j++) {
         i[j] = _mm256_cvtps_epi32(_mm256_mul_ps(v[j], inv));
         total = _mm256_add_epi32(total, i[j]);
     }
-    /* The packs work within 128-bit halves; the permutation puts quads in order. */
-    __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(i[0], i[1]),
-                                       _mm256_packs_epi32(i[2], i[3]));
-    bytes =
-        _mm256_permutevar8x32_epi32(bytes, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
-    _mm256_storeu_si256((__m256i *)(void *)q, bytes);
-    *scale = amax / 127.0f;
+    for (int j = 0; j < 4; j++) /* v = 256 high + low */
+        high[j] = _mm256_srai_epi32(_mm256_add_epi32(i[j], _mm256_set1_epi32(128)), 8);
+    store_bytes(q, high);
+    for (int j = 0; j < 4; j++)
+        i[j] = _mm256_sub_epi32(i[j], _mm256_slli_epi32(high[j], 8));
+    store_bytes(q + EK_GROUP, i);
+    *scale = amax / EK_ACT_TOP;
     *sum = (float)sum_of_lanes_i32(total);
 }
 
@@ -78,7 +90,7 @@ static void quantize_row(unsigned char *row, const float *x, int64_t K)
             int64_t k = g * EK_GROUP + 8 * j;
             v[j] = load_first(x + k, K - k);
         }
-        quantize_group((int8_t *)row + g * EK_GROUP, &scales[g], &sums[g], v);
+        quantize_group((int8_t *)row + g * EK_ACT_CELL, &scales[g], &sums[g], v);
     }
 }
 

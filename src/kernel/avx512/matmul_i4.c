@@ -1,5 +1,5 @@
 /* matmul_i4.c - vpdpbusd: weights as unsigned nibbles, activations signed.
- * sum (d q + m) s x = s (d sum q x + m sum x), the integer sums exact. */
+ * sum (d q + m) s v = s (d sum q v + m sum v), the integer sums exact: < 2^24. */
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/simd.h"
 
@@ -27,14 +27,16 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
             q[j + 4] = _mm512_and_si512(_mm512_srli_epi16(both, 4), low);
         }
         for (int t = 0; t < R; t++) {
-            const unsigned char *row = c->act + t * c->stride, *x = row + g * EK_GROUP;
+            const unsigned char *row = c->act + t * c->stride,
+                                *x = row + g * EK_ACT_CELL;
             float s = ek_act_scales(row, c->G)[g], sum = ek_act_sums(row, c->G)[g];
-            __m512i a = _mm512_setzero_si512(), b = a;
-            for (int j = 0; j < 4; j++) {
-                a = _mm512_dpbusd_epi32(a, q[j], quad(x + 4 * j));
-                b = _mm512_dpbusd_epi32(b, q[j + 4], quad(x + 16 + 4 * j));
-            }
-            __m512 dot = _mm512_cvtepi32_ps(_mm512_add_epi32(a, b));
+            __m512i v = _mm512_setzero_si512(); /* high terms, then 256 of them + low */
+            for (int j = 0; j < 8; j++)
+                v = _mm512_dpbusd_epi32(v, q[j], quad(x + 4 * j));
+            v = _mm512_slli_epi32(v, 8);
+            for (int j = 0; j < 8; j++)
+                v = _mm512_dpbusd_epi32(v, q[j], quad(x + EK_GROUP + 4 * j));
+            __m512 dot = _mm512_cvtepi32_ps(v);
             dot = _mm512_fmadd_ps(d, dot, _mm512_mul_ps(m, _mm512_set1_ps(sum)));
             acc[t] = _mm512_fmadd_ps(dot, _mm512_set1_ps(s), acc[t]);
         }

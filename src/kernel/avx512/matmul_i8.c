@@ -1,5 +1,5 @@
 /* matmul_i8.c - vpdpbusd: weights as unsigned codes q + 128, activations signed; the
- * 128 comes off with the sum of the activations. All exact: |dot| < 2^24. */
+ * 128 comes off with the sum of the activations. Integer sums are exact: < 2^31. */
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/simd.h"
 
@@ -24,15 +24,17 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
         for (int j = 0; j < 8; j++)
             q[j] = _mm512_load_si512(w + 64 * j);
         for (int t = 0; t < R; t++) {
-            const unsigned char *row = c->act + t * c->stride, *x = row + g * EK_GROUP;
+            const unsigned char *row = c->act + t * c->stride,
+                                *x = row + g * EK_ACT_CELL;
             float s = ek_act_scales(row, c->G)[g], sum = ek_act_sums(row, c->G)[g];
-            __m512i a = _mm512_setzero_si512(), b = a;
-            for (int j = 0; j < 4; j++) {
-                a = _mm512_dpbusd_epi32(a, q[j], quad(x + 4 * j));
-                b = _mm512_dpbusd_epi32(b, q[j + 4], quad(x + 16 + 4 * j));
-            }
-            __m512 dot = _mm512_cvtepi32_ps(_mm512_add_epi32(a, b));
-            dot = _mm512_sub_ps(dot, _mm512_set1_ps(128.0f * sum));
+            __m512i v = _mm512_setzero_si512(); /* high terms, then 256 of them + low */
+            for (int j = 0; j < 8; j++)
+                v = _mm512_dpbusd_epi32(v, q[j], quad(x + 4 * j));
+            v = _mm512_slli_epi32(v, 8);
+            for (int j = 0; j < 8; j++)
+                v = _mm512_dpbusd_epi32(v, q[j], quad(x + EK_GROUP + 4 * j));
+            v = _mm512_sub_epi32(v, _mm512_set1_epi32(128 * (int32_t)sum));
+            __m512 dot = _mm512_cvtepi32_ps(v);
             acc[t] = _mm512_fmadd_ps(dot, _mm512_mul_ps(d, _mm512_set1_ps(s)), acc[t]);
         }
     }

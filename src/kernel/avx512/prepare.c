@@ -19,6 +19,15 @@ static void bf16_row(uint16_t *out, const float *x, int64_t K, int64_t Kp)
             bf16_of_ps(_mm512_maskz_loadu_ps(first_lanes(K - k), x + k)));
 }
 
+/* v = 256 high + low, the high terms to q, the low ones 32 bytes behind. The narrowing
+ * takes the low byte as it is, which is v - 256 high. */
+EK_INLINE void store_terms(int8_t *q, __m512i v)
+{
+    __m512i high = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
+    _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(high));
+    _mm_storeu_si128((__m128i *)(void *)(q + EK_GROUP), _mm512_cvtepi32_epi8(v));
+}
+
 /* 32 values in a and b; see ref/prepare.c for infinities, NaN and tiny groups. */
 EK_INLINE void quantize_group(int8_t *q, float *scale, float *sum, __m512 a, __m512 b)
 {
@@ -29,17 +38,17 @@ EK_INLINE void quantize_group(int8_t *q, float *scale, float *sum, __m512 a, __m
     float amax = ek_f32_of_bits(top);
     bool is_finite = top < 0x7f800000u;
     if (!is_finite || amax < EK_ACT_TINY) {
-        _mm256_storeu_si256((__m256i *)(void *)q, _mm256_setzero_si256());
+        _mm512_storeu_si512(q, _mm512_setzero_si512());
         *scale = is_finite ? 0.0f : NAN;
         *sum = 0;
         return;
     }
-    __m512 inv = _mm512_set1_ps(127.0f / amax);
+    __m512 inv = _mm512_set1_ps(EK_ACT_TOP / amax);
     __m512i i = _mm512_cvtps_epi32(_mm512_mul_ps(a, inv));
     __m512i j = _mm512_cvtps_epi32(_mm512_mul_ps(b, inv));
-    _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(i));
-    _mm_storeu_si128((__m128i *)(void *)(q + 16), _mm512_cvtepi32_epi8(j));
-    *scale = amax / 127.0f;
+    store_terms(q, i);
+    store_terms(q + 16, j);
+    *scale = amax / EK_ACT_TOP;
     *sum = (float)_mm512_reduce_add_epi32(_mm512_add_epi32(i, j));
 }
 
@@ -49,7 +58,7 @@ static void quantize_row(unsigned char *row, const float *x, int64_t K)
     float *scales = ek_act_scales(row, G), *sums = ek_act_sums(row, G);
     for (int64_t g = 0; g < G; g++) {
         int64_t k = g * EK_GROUP;
-        quantize_group((int8_t *)row + k, &scales[g], &sums[g],
+        quantize_group((int8_t *)row + g * EK_ACT_CELL, &scales[g], &sums[g],
                        _mm512_maskz_loadu_ps(first_lanes(K - k), x + k),
                        _mm512_maskz_loadu_ps(first_lanes(K - k - 16), x + k + 16));
     }

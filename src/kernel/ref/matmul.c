@@ -54,12 +54,21 @@ static void panel_e4m3(float acc[EK_PANEL], const unsigned char *panel,
     }
 }
 
+/* The 32 activations of group g as integers. */
+static void group_act(int v[EK_GROUP], const unsigned char *row, int64_t g)
+{
+    const int8_t *x = (const int8_t *)row + g * EK_ACT_CELL;
+    for (int k = 0; k < EK_GROUP; k++)
+        v[k] = x[k] * 256 + x[k + EK_GROUP];
+}
+
 static void panel_i8(float acc[EK_PANEL], const unsigned char *panel,
                      const unsigned char *row, int64_t G)
 {
     const float *scales = ek_act_scales(row, G);
     for (int64_t g = 0; g < G; g++) {
-        const int8_t *x = (const int8_t *)row + g * EK_GROUP;
+        int x[EK_GROUP];
+        group_act(x, row, g);
         const unsigned char *q = ek_i8_codes(panel, g);
         const uint16_t *d = (const uint16_t *)(const void *)ek_i8_scales(panel, g);
         for (int r = 0; r < EK_PANEL; r++) {
@@ -77,7 +86,8 @@ static void panel_i4(float acc[EK_PANEL], const unsigned char *panel,
 {
     const float *scales = ek_act_scales(row, G), *sums = ek_act_sums(row, G);
     for (int64_t g = 0; g < G; g++) {
-        const int8_t *x = (const int8_t *)row + g * EK_GROUP;
+        int x[EK_GROUP];
+        group_act(x, row, g);
         const unsigned char *cell = panel + g * EK_I4_CELL, *q = cell + 64;
         const uint16_t *dm = (const uint16_t *)(const void *)cell;
         for (int r = 0; r < EK_PANEL; r++) {

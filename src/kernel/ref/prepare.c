@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* q[32], scale and sum of x[n], n <= 32. A group with an infinity or NaN gets scale NaN,
+/* Terms q[64], scale and sum of x[n], n <= 32. A group with an infinity or NaN gets scale NaN,
  * so that it is seen in every output instead of vanishing. */
 static void quantize_group(int8_t *q, float *scale, float *sum, const float *x, int n)
 {
@@ -16,7 +16,7 @@ static void quantize_group(int8_t *q, float *scale, float *sum, const float *x, 
         top = a > top ? a : top;
     }
     float amax = ek_f32_of_bits(top);
-    memset(q, 0, EK_GROUP);
+    memset(q, 0, EK_ACT_CELL);
     *sum = 0;
     if (top >= 0x7f800000u) {
         *scale = NAN;
@@ -26,13 +26,15 @@ static void quantize_group(int8_t *q, float *scale, float *sum, const float *x, 
         *scale = 0;
         return;
     }
-    float inv = 127.0f / amax;
+    float inv = EK_ACT_TOP / amax;
     int total = 0;
     for (int k = 0; k < n; k++) {
-        q[k] = (int8_t)rintf(x[k] * inv);
-        total += q[k];
+        int v = (int)rintf(x[k] * inv), high = (v + 128) >> 8;
+        q[k] = (int8_t)high;
+        q[k + EK_GROUP] = (int8_t)(v - high * 256);
+        total += v;
     }
-    *scale = amax / 127.0f;
+    *scale = amax / EK_ACT_TOP;
     *sum = (float)total;
 }
 
@@ -42,7 +44,7 @@ static void quantize_row(unsigned char *row, const float *x, int64_t K)
     float *scales = ek_act_scales(row, G), *sums = ek_act_sums(row, G);
     for (int64_t g = 0; g < G; g++) {
         int64_t left = K - g * EK_GROUP;
-        quantize_group((int8_t *)row + g * EK_GROUP, &scales[g], &sums[g],
+        quantize_group((int8_t *)row + g * EK_ACT_CELL, &scales[g], &sums[g],
                        x + g * EK_GROUP, (int)(left < EK_GROUP ? left : EK_GROUP));
     }
 }
