@@ -92,12 +92,23 @@ static void put_text_fields(struct line *l, const char *p, const char *end)
         p += put_char(l, p, (size_t)(end - p), false);
 }
 
-/* One value of the field list: bare up to a space, or quoted. Returns where it ends. */
+/* A bare value ends at a space; a quoted one at a quote before a space or the end, so
+ * that a quote in a value nobody escaped does not tear the line apart. */
+static bool ends_value(const char *p, const char *end, bool is_quoted)
+{
+    if (p == end)
+        return true;
+    if (!is_quoted)
+        return *p == ' ';
+    return *p == '"' && (p + 1 == end || p[1] == ' ');
+}
+
+/* One value of the field list. Returns where the next field may begin. */
 static const char *put_json_value(struct line *l, const char *p, const char *end)
 {
     bool is_quoted = p < end && *p == '"';
     p += is_quoted;
-    while (p < end && *p != (is_quoted ? '"' : ' ')) {
+    while (!ends_value(p, end, is_quoted)) {
         if (is_quoted && *p == '\\' && p + 1 < end)
             p++;
         p += put_char(l, p, (size_t)(end - p), true);

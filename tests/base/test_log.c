@@ -87,6 +87,18 @@ static void json_form_says_the_same(void **state)
     json_decref(root);
 }
 
+static void a_quote_nobody_escaped_stays_in_its_value(void **state)
+{
+    (void)state;
+    ek_log_setup(EK_LOG_INFO, EK_LOG_JSON);
+    catch_stderr();
+    ek_log(EK_LOG_INFO, "x", "why=\"key \"a\"=1 is odd\" n=2");
+    json_t *root = got_json();
+    assert_string_equal(text_of(root, "why"), "key \"a\"=1 is odd");
+    assert_string_equal(text_of(root, "n"), "2");
+    json_decref(root);
+}
+
 static void a_pipe_gets_json_by_itself_and_no_fields_are_fine(void **state)
 {
     (void)state;
@@ -190,6 +202,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_form_is_time_level_event_fields),
         cmocka_unit_test(json_form_says_the_same),
+        cmocka_unit_test(a_quote_nobody_escaped_stays_in_its_value),
         cmocka_unit_test(a_pipe_gets_json_by_itself_and_no_fields_are_fine),
         cmocka_unit_test(lower_levels_are_silent),
         cmocka_unit_test(control_characters_and_bad_bytes_are_harmless),
