@@ -31,6 +31,7 @@ struct settings {
     const char *tls_key;
     const char *cors;
     int64_t drain;
+    int64_t keep_alive;
     int log_level;
     bool check;
 };
@@ -150,6 +151,14 @@ static const struct ek_opt opts[] = {
      .min = 0,
      .max = 86400000,
      .help = "how long answers under way may take after SIGTERM or SIGINT"},
+    {.name = "keep_alive",
+     .type = EK_OPT_MS,
+     .offset = AT(keep_alive),
+     .value = "TIME",
+     .fallback = "10s",
+     .min = 250,
+     .max = 86400000,
+     .help = "how often a stream that has nothing to say yet gets a comment"},
     {.name = "log_level",
      .type = EK_OPT_CHOICE,
      .offset = AT(log_level),
@@ -310,9 +319,6 @@ static int run_model(const struct settings *set, const char *path,
 {
     struct ek_err err = EK_ERR_INIT;
     struct ek_runtime rt = {0};
-    char id[256];
-    name_of_path(id, sizeof id, path);
-    o->model_id = set->model_name ? set->model_name : id;
     int rc = open_runtime(&rt, set, path, &err);
     /* A value that was asked for and cannot be is the asker's, not the file's. */
     if (rc == EK_EINVAL) {
@@ -335,6 +341,7 @@ static int run_with(const struct settings *set, const char *path)
     struct ek_auth auth;
     struct ek_tls_context *tls = NULL;
     struct ek_server_options o;
+    char id[256];
     int code = EK_EXIT_USAGE;
     ek_log_setup((enum ek_log_level)set->log_level, EK_LOG_AUTO);
     ek_auth_init(&auth);
@@ -345,12 +352,15 @@ static int run_with(const struct settings *set, const char *path)
         ek_verb_fail(&ek_verb_serve, &err, false);
     } else {
         ek_server_options_default(&o);
+        name_of_path(id, sizeof id, path);
+        o.model_id = set->model_name ? set->model_name : id;
         o.listen = set->listen;
         o.tls = tls;
         o.auth = &auth;
         o.cors = set->cors;
         o.max_queue = (int32_t)set->max_queue;
         o.drain_us = set->drain * 1000;
+        o.keep_alive_us = set->keep_alive * 1000;
         code = run_model(set, path, &o);
     }
     ek_tls_context_free(tls);

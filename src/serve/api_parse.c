@@ -1,4 +1,4 @@
-/* api_parse.c - the fields of a chat or completion body, one table for the plain ones. */
+/* api_parse.c - the fields of a chat or completion body; the plain ones in a table. */
 #include "serve/api.h"
 
 #include <math.h>

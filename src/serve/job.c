@@ -273,7 +273,7 @@ static int build_one(struct ek_job *job, const struct ek_job_model *m,
 {
     struct ek_request *r = &job->request;
     struct ek_ids ids;
-    /* Room to count a prompt that is too long, so that the answer can say by how much. */
+    /* Room to count a prompt that is too long, so that the answer has the number. */
     ek_ids_init(&ids, (size_t)m->rt->ctx * m->rt->longest_piece + EK_API_VALUES_MAX);
     int rc = tokens_of(&ids, m, p, prompt, e);
     int32_t *copy = rc ? NULL : ek_arena_alloc(&r->arena, ids.n * sizeof *copy);

@@ -117,13 +117,13 @@ enum ek_page_fault ek_pages_check(const struct ek_pages *p,
 void ek_pages_commit(struct ek_pages *p, struct ek_page_table *t, int32_t n_new);
 
 /* Gives back every page that is still this table's and empties it. An entry that is
- * not (foreign owner, other generation) is left alone: freeing it would harm another. */
+ * not (foreign owner, other generation) is left alone: another's page stays. */
 void ek_pages_free(struct ek_pages *p, struct ek_page_table *t);
 
 /* After a fault at entry i: takes its page out of use for good when it is this table's
- * own (its book is wrong). A page that is somebody else's, or free, is left alone: there
- * the entry is wrong, and the other sequence goes on. Then gives back every page of this
- * owner, those that the table lost included. Cost: O(n_pages). */
+ * own (its book is wrong). A page that is somebody else's, or free, is left alone:
+ * there the entry is wrong, and the other sequence goes on. Then gives back every page
+ * of this owner, those that the table lost included. Cost: O(n_pages). */
 void ek_pages_fault(struct ek_pages *p, struct ek_page_table *t, int32_t i);
 
 /* True when every invariant above holds. Cost: O(n_pages^2). For tests. */

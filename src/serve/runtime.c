@@ -69,8 +69,8 @@ static int plan_ctx(struct ek_runtime *rt, const struct ek_lm_params *p,
 }
 
 /* Pages of KV: what was asked for, else every seat a full context as far as a quarter
- * of the machine's memory goes. A context that the pages cannot hold is cut to what they
- * can: more would be a promise nobody can keep. */
+ * of the machine's memory goes. A context that the pages cannot hold is cut to what
+ * they can: more would be a promise nobody can keep. */
 static int plan_pages(int32_t *n_pages, struct ek_runtime *rt,
                       const struct ek_lm_params *p, const struct ek_runtime_options *o,
                       struct ek_err *err)

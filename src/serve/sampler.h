@@ -7,7 +7,7 @@
  *                                                           answer (Keskar et al. 2019)
  *   4  x[v] -= frequency * count(v) + presence              v in the answer so far
  *   5  end tokens are taken out while the answer is shorter than min_tokens
- *   6  temperature < 1e-5: the largest x, the lowest id at a tie; else p = softmax(x / T)
+ *   6  temperature < 1e-5: the largest x, the lowest id at a tie; else p = softmax(x/T)
  *   7  min_p    keep p >= min_p * max p
  *   8  top_k    keep the k largest, ties by id
  *   9  top_p    keep the shortest prefix, in descending order, of sum >= top_p

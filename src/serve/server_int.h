@@ -1,5 +1,6 @@
 /* server_int.h - the inside of the server: server.c owns the loop and the stop, route.c
- * answers what needs no engine, call.c carries completions. All on the loop's thread. */
+ * answers what needs no engine, call.c carries completions. All on the loop's thread.
+ */
 #ifndef EVENKEEL_SERVE_SERVER_INT_H
 #define EVENKEEL_SERVE_SERVER_INT_H
 
@@ -74,7 +75,7 @@ struct ek_call {
 /* route.c */
 void ek_route(struct ek_server *s, struct ek_http_exchange *x);
 
-/* Answers x with a JSON body or an error; counts it. A failure closes the connection. */
+/* Answers x with a body or an error; counts it. A failure closes the connection. */
 void ek_reply(struct ek_server *s, struct ek_http_exchange *x, int code,
               const char *type, const void *body, size_t n);
 void ek_reply_error(struct ek_server *s, struct ek_http_exchange *x, int code,

@@ -4,8 +4,9 @@
  *      submit, cancel, give_back  --- commands --->  applied before each step
  *      next                       <-- news ---------  deltas, figures
  *
- * Each object has one owner at a time, and passing a ring passes it on: a request is the
- * engine's from submit to its last delta, a delta the reader's from next to give_back.
+ * Each object has one owner at a time, and passing a ring passes it on: a request is
+ * the engine's from submit to its last delta, a delta the reader's from next to
+ * give_back.
  * Neither thread waits for the other; the rings are sized so that they cannot fill.
  * The engine sleeps on an eventfd while it has nothing to do.
  */
