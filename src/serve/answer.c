@@ -203,7 +203,7 @@ static void put_usage(struct ek_out *o, const struct ek_answer_usage *u)
                   "\"total_tokens\":%lld,\"prompt_tokens_details\":"
                   "{\"cached_tokens\":0}}",
                   (long long)u->prompt_tokens, (long long)u->completion_tokens,
-                  (long long)(u->prompt_tokens + u->completion_tokens));
+                  (long long)u->prompt_tokens + (long long)u->completion_tokens);
 }
 
 static void put_finish(struct ek_out *o, const struct ek_answer_piece *p)
