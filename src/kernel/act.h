@@ -1,7 +1,8 @@
 /* act.h - elementwise operations of a decoder block.
  *
- *   glu   y[i] = f(gate[i]) * up[i],  f = silu: x/(1+exp(-x)), or
- *                                     gelu (tanh form): x/2 (1+tanh(sqrt(2/pi)(x+0.044715x^3)))
+ *   glu   y[i] = f(gate[i]) * up[i]
+ *           silu: f(x) = x / (1 + exp(-x))
+ *           gelu (tanh form): f(x) = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))
  *   add   y[i] += x[i]                                    (residual, bias)
  * y may alias any input. Accuracy of exp and tanh: 2 ulp of f32 for ref,
  * 4e-7 relative for the vector forms; tests/kernel/test_act.c.

@@ -6,9 +6,10 @@
  *
  * One layer's pool: K and V apart, a (page, kv head) contiguous so that one decode head
  * streams it:
- *   k_pool  [page][kv head][token in page][D]    elements of kv dtype, f32, bf16 or e4m3
+ *   k_pool  [page][kv head][token in page][D]    of kv dtype: f32, bf16 or e4m3
  *   v_pool  the same
- * Token `pos` of a sequence lies in page pages[pos / page_tokens], slot pos % page_tokens.
+ * Token `pos` of a sequence lies in page pages[pos / page_tokens], in slot
+ * pos % page_tokens of it.
  *
  * Keys are taken in ascending blocks of page_tokens with an online softmax in f32, the
  * same for prefill and decode, so both give the same bits for the same position.

@@ -61,7 +61,8 @@ struct ek_tile {
 
 typedef void ek_tile_fn(const struct ek_tile *c, int R); /* R: 8, 4, 2 or 1 */
 
-/* Columns [n0,n1) panel by panel, rows in tiles of max_rows (2, 4 or 8), then of its halves. */
+/* Columns [n0,n1) panel by panel, rows in tiles of max_rows (2, 4 or 8), then of its
+ * halves. */
 void ek_matmul_run(const struct ek_tile *first, const struct ek_weight *w, int64_t T,
                    int64_t n0, int64_t n1, ek_tile_fn *fn, int max_rows);
 

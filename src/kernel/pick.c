@@ -1,4 +1,4 @@
-/* pick.c - the k largest of a row, by a heap of indices whose root is the worst kept. */
+/* pick.c - the k largest of a row, by a heap of indices whose root ranks last. */
 #include "kernel/pick.h"
 
 #include <math.h>

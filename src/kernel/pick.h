@@ -1,5 +1,6 @@
 /* pick.h - over one row of logits: softmax, argmax, top-k.
  *
+ *   (softmax and argmax: n >= 1)
  *   softmax  p[v] = exp((x[v]-max)/T) / sum;  p may be x; returns log sum exp of x/T
  *   argmax   index of the largest, the lowest index at a tie; NaN is never larger
  *   top_k    the k largest in descending order, ties by index; k <= n

@@ -5,10 +5,10 @@
  * One group, from its first byte (r: row in panel, k: column in group):
  *
  *   F32   [k 32][r 16] f32                       2048 B   one column = one register
- *   BF16  [k/2 16][r 16][k%2] bf16               1024 B   pairs, as vdpbf16ps takes them
- *   E4M3  [k/4 8][r/4 4][k/2%2][r%4 4][k%2] u8    512 B   so that interleaving the bytes
- *                                                        of two table look-ups within
- *                                                        128-bit lanes yields BF16's order
+ *   BF16  [k/2 16][r 16][k%2] bf16               1024 B   pairs, for vdpbf16ps
+ *   E4M3  [k/4 8][r/4 4][k/2%2][r%4 4][k%2] u8    512 B   such that interleaving
+ *                                                        two table look-ups by bytes
+ *                                                        in 128-bit lanes gives pairs
  *   I4    [r 16] f16 d | [r 16] f16 m | [k%16/4 4][r 16][k%4] bytes      320 B
  *                low nibble column k < 16, high nibble column k + 16; w = d q + m
  *

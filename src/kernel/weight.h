@@ -8,7 +8,7 @@
  *   format  a group of 32 columns of one row holds            from files
  *   F32     32 f32                                            exact from all
  *   BF16    32 bf16 (paired along K for the dot product)      exact from bf16
- *   E4M3    32 e4m3, f32 scale a 128x128 block                exact from FP8 checkpoints
+ *   E4M3    32 e4m3, f32 scale a 128x128 block                exact from FP8 files
  *   I8      32 i8, f16 scale                                  exact from q8_0
  *   I4      32 nibbles, f16 scale and f16 minimum             exact from q4_0, q4_1
  */
@@ -59,12 +59,12 @@ enum ek_weight_format ek_weight_keep(enum ek_dtype t);
 void ek_weight_pack(struct ek_weight *w, int64_t n0, int64_t n1, enum ek_dtype t,
                     const void *rows, size_t row_bytes, float *scratch);
 
-/* The f32 scales of an E4M3 weight, [ceil(N/128)][ceil(K/128)] inside w->data. Packing
+/* The f32 scales of an E4M3 weight, [ceil(N/128)][ceil(K/128)] in w->data. Packing
  * e4m3 rows sets them to 1; the loader of a checkpoint writes its own (weight_scale_inv)
- * over them afterwards. Packing anything else sets them to amax/448 of the block. */
+ * over them afterwards. Packing anything else sets them to the block's amax/448. */
 float *ek_weight_block_scales(const struct ek_weight *w);
 
-/* out[K] = row n of w as f32: what the matmul multiplies by. For embeddings and tests. */
+/* out[K] = row n of w as f32: what matmul multiplies by. For embeddings and tests. */
 void ek_weight_row(float *out, const struct ek_weight *w, int64_t n);
 
 #endif

@@ -209,6 +209,9 @@ static void pack_panel(struct ek_weight *w, int64_t n0, int n_rows, enum ek_dtyp
     int64_t G = ek_weight_groups(w->K);
     struct row a = {
         .panel = ek_weight_panel(w, n0 / EK_PANEL), .K = w->K, .G = G, .t = t};
+    assert((unsigned)w->format < EK_WEIGHT_COUNT);
+    put_fn *put = puts_of[w->format];
+    assert(put); /* every format but E4M3, which goes by blocks */
     memset(a.panel, 0, (size_t)ek_panel_bytes(w->format, G));
     for (int64_t g = 0; w->format == EK_WEIGHT_I8 && g < (G + 1) / 2 * 2; g++)
         memset(ek_i8_codes(a.panel, g), 128, 512);
@@ -220,7 +223,7 @@ static void pack_panel(struct ek_weight *w, int64_t n0, int n_rows, enum ek_dtyp
             a.f32 = scratch;
         }
         for (int64_t g = 0; g < G; g++)
-            puts_of[w->format](&a, g);
+            put(&a, g);
     }
 }
 

@@ -65,7 +65,7 @@ int ek_isa_choose(enum ek_isa *isa, struct ek_err *err)
         return 0;
     }
     for (int i = 0; i < EK_ISA_COUNT; i++) {
-        if (strcmp(want, names[i]))
+        if (strcmp(want, names[i]) != 0)
             continue;
         if (i > (int)best)
             return ek_err_set(err, EK_EUNSUP,

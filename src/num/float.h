@@ -1,11 +1,11 @@
 /* float.h - scalar conversions between f32 and the short floating formats.
  *
- *   format  sign exp mantissa bias   largest    smallest normal, subnormal   specials
- *   bf16       1   8        7  127   3.39e38    2^-126, 2^-133               inf, NaN
- *   f16        1   5       10   15   65504      2^-14,  2^-24                inf, NaN
- *   e4m3       1   4        3    7   448        2^-6,   2^-9                 NaN 0x7f, 0xff
- *   e5m2       1   5        2   15   57344      2^-14,  2^-16                inf, NaN
- *   e8m0       0   8        0  127   2^127      2^-127 (code 0), no zero     NaN 0xff
+ *   format  sign exp mantissa bias   largest  least normal, subnormal  specials
+ *   bf16       1   8        7  127   3.39e38  2^-126, 2^-133           inf, NaN
+ *   f16        1   5       10   15   65504    2^-14,  2^-24            inf, NaN
+ *   e4m3       1   4        3    7   448      2^-6,   2^-9             NaN 0x7f, 0xff
+ *   e5m2       1   5        2   15   57344    2^-14,  2^-16            inf, NaN
+ *   e8m0       0   8        0  127   2^127    2^-127 (code 0), no 0    NaN 0xff
  *
  * To f32 every conversion is exact. From f32 all round to nearest, ties to even:
  * bf16 and f16 overflow to infinity; e4m3 and e5m2 saturate, infinities included; a NaN
@@ -125,7 +125,8 @@ static inline float ek_e8m0_to_f32(uint8_t c)
 }
 
 /* The nearest power of two, at a tie (1.5 * 2^e) the even code. Zero and everything
- * below 2^-127 give 2^-127; above 2^127 gives 2^127; negatives, infinity, NaN give NaN. */
+ * below 2^-127 give 2^-127, above 2^127 gives 2^127; negatives, infinity and NaN give
+ * NaN. */
 static inline uint8_t ek_f32_to_e8m0(float x)
 {
     uint32_t u = ek_f32_bits(x);

@@ -2,7 +2,7 @@
  *
  *   q4_0   f16 d | qs[16]                    w = d (q-8); byte j: elements j, j+16
  *   q4_1   f16 d, m | qs[16]                 w = d q + m
- *   q5_0   f16 d | u32 h | qs[16]            w = d (q-16); bit e of h: bit 4 of element e
+ *   q5_0   f16 d | u32 h | qs[16]            w = d (q-16); bit e of h: bit 4 of e
  *   q5_1   f16 d, m | u32 h | qs[16]         w = d q + m
  *   q8_0   f16 d | i8 q[32]                  w = d q
  *   q4_k   f16 d, dmin | s[12] | qs[128]     8 groups of 32, each a 6-bit scale and

@@ -14,7 +14,7 @@ void ek_avx2_matmul(float *y, int64_t ldy, const void *act, const struct ek_weig
                             .ldy = ldy,
                             .G = ek_weight_groups(w->K),
                             .mode = mode};
-    /* 16 registers hold the sums of four rows; e4m3 and int8 need twice as many a row. */
+    /* 16 registers hold the sums of four rows; e4m3 and int8 need twice as many. */
     bool is_wide = w->format == EK_WEIGHT_E4M3 || w->format == EK_WEIGHT_I8;
     ek_matmul_run(&first, w, T, n0, n1, tiles[w->format], is_wide ? 2 : 4);
 }

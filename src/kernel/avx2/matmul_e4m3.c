@@ -1,6 +1,6 @@
-/* matmul_e4m3.c - codes to f32, then FMA. Eight codes are columns k, k+1 of four outputs,
- * so a register sums even and odd columns of four outputs; they are joined at the end of
- * a block of 128 columns, where its scale is due. */
+/* matmul_e4m3.c - codes to f32, then FMA. Eight codes are columns k, k+1 of four
+ * outputs, so a register sums even and odd columns of four outputs; they are joined at
+ * the end of a block of 128 columns, where its scale is due. */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 

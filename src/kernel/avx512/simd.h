@@ -55,8 +55,7 @@ EK_INLINE __m512 tanh_ps(__m512 x)
     return _mm512_mask_mov_ps(big, is_small, small);
 }
 
-/* f32 to bf16, nearest even, a NaN quiet: the low halves of 32-bit lanes. (vcvtneps2bf16
- * would flush subnormals.) */
+/* f32 to bf16, nearest even, a NaN quiet (vcvtneps2bf16 would flush subnormals). */
 EK_INLINE __m256i bf16_of_ps(__m512 x)
 {
     __m512i u = _mm512_castps_si512(x);

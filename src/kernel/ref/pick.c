@@ -1,9 +1,11 @@
 #include "kernel/ref/ref.h"
 
+#include <assert.h>
 #include <math.h>
 
 double ek_ref_softmax(float *p, const float *x, int64_t n, float temperature)
 {
+    assert(n > 0);
     float max = -INFINITY, inv = 1.0f / temperature;
     for (int64_t i = 0; i < n; i++)
         max = x[i] > max ? x[i] : max;
@@ -16,6 +18,8 @@ double ek_ref_softmax(float *p, const float *x, int64_t n, float temperature)
     float scale = (float)(1.0 / sum);
     for (int64_t i = 0; i < n; i++)
         p[i] *= scale;
+    /* the largest adds exp(0) = 1 to the sum */
+    /* cppcheck-suppress invalidFunctionArg */
     return (double)max * (double)inv + log(sum);
 }
 

@@ -6,8 +6,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Terms q[64], scale and sum of x[n], n <= 32. A group with an infinity or NaN gets scale NaN,
- * so that it is seen in every output instead of vanishing. */
+/* Terms q[64], scale and sum of x[n], n <= 32. A group with an infinity or NaN gets
+ * scale NaN, so that it is seen in every output instead of vanishing. */
 static void quantize_group(int8_t *q, float *scale, float *sum, const float *x, int n)
 {
     uint32_t top = 0; /* bits of |x| order as numbers do, infinity and NaN above all */
