@@ -132,7 +132,7 @@ static void twice_the_line_is_about_twice_the_work(void **state)
     for (size_t p = 0; p < sizeof pres / sizeof pres[0]; p++) {
         struct ek_tokenizer *t = load(pres[p]);
         for (int kind = 0; kind < 7; kind++) {
-            size_t n = 128 * 1024;
+            size_t n = 48 * 1024;
             char *text = long_text(kind, 2 * n);
             uint64_t once = count_steps(t, text, n),
                      twice = count_steps(t, text, 2 * n);
