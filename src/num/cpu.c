@@ -84,6 +84,16 @@ static size_t cache_bytes(hwloc_topology_t topo, hwloc_obj_type_t type)
     return obj ? (size_t)obj->attr->cache.size : 0;
 }
 
+/* Leaves out of `topo` what the affinity of this process excludes (taskset, a pinned
+ * container). Where that cannot be told, the whole machine stays. */
+static void keep_allowed(hwloc_topology_t topo)
+{
+    hwloc_bitmap_t set = hwloc_bitmap_alloc();
+    if (set && !hwloc_get_cpubind(topo, set, HWLOC_CPUBIND_PROCESS))
+        (void)hwloc_topology_restrict(topo, set, 0);
+    hwloc_bitmap_free(set);
+}
+
 int ek_topology_read(struct ek_topology *t, struct ek_err *err)
 {
     struct ek_topology found = {0};
@@ -94,6 +104,7 @@ int ek_topology_read(struct ek_topology *t, struct ek_err *err)
         hwloc_topology_destroy(topo);
         return ek_err_set(err, EK_EIO, "topology: hwloc cannot read this machine");
     }
+    keep_allowed(topo);
     found.n_threads = hwloc_get_nbobjs_by_type(topo, HWLOC_OBJ_PU);
     found.n_cores = hwloc_get_nbobjs_by_type(topo, HWLOC_OBJ_CORE);
     if (found.n_threads < 1)

@@ -1,6 +1,7 @@
 #include "num/cpu.h"
 #include "num_test.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -102,6 +103,27 @@ static void the_topology_is_plausible(void **state)
     assert_true(memchr(t.model, 0, sizeof t.model) != NULL);
 }
 
+static void the_topology_counts_only_what_the_process_may_use(void **state)
+{
+    (void)state;
+    cpu_set_t before, one;
+    if (sched_getaffinity(0, sizeof before, &before))
+        skip();
+    int cpu = 0;
+    while (!CPU_ISSET(cpu, &before))
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    if (sched_setaffinity(0, sizeof one, &one))
+        skip();
+    struct ek_topology t;
+    int status = ek_topology_read(&t, NULL);
+    assert_int_equal(sched_setaffinity(0, sizeof before, &before), 0);
+    assert_int_equal(status, 0);
+    assert_int_equal(t.n_threads, 1);
+    assert_int_equal(t.n_cores, 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -110,6 +132,7 @@ int main(void)
         cmocka_unit_test(an_unknown_choice_is_named),
         cmocka_unit_test(the_best_isa_is_what_the_kernel_reports),
         cmocka_unit_test(the_topology_is_plausible),
+        cmocka_unit_test(the_topology_counts_only_what_the_process_may_use),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
