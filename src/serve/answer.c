@@ -1,5 +1,7 @@
 #include "serve/answer.h"
 
+#include "base/utf8.h"
+
 #include <string.h>
 
 static struct ek_str piece_of(const struct ek_answer_head *h, int32_t id)
@@ -52,6 +54,20 @@ static void put_chat_logprobs(struct ek_out *o, const struct ek_answer_head *h,
     ek_out_str(o, "],\"refusal\":null}");
 }
 
+/* A token as a name: half a character is written "bytes:\xe2", as OpenAI does, so that
+ * two of them stay two. */
+static void put_name(struct ek_out *o, struct ek_str s)
+{
+    if (ek_utf8_is_valid(s.n ? s.p : "", s.n)) {
+        put_text(o, s);
+        return;
+    }
+    ek_out_str(o, "\"bytes:");
+    for (size_t i = 0; i < s.n; i++)
+        ek_out_printf(o, "\\\\x%02x", (unsigned char)s.p[i]);
+    ek_out_str(o, "\"");
+}
+
 static bool is_same(struct ek_str a, struct ek_str b)
 {
     return a.n == b.n && (a.n == 0 || !memcmp(a.p, b.p, a.n));
@@ -75,13 +91,13 @@ static void put_top_map(struct ek_out *o, const struct ek_answer_head *h,
             continue;
         has_own = has_own || is_same(s, own);
         ek_out_str(o, k ? "," : "");
-        put_text(o, s);
+        put_name(o, s);
         ek_out_str(o, ":");
         ek_out_number(o, (double)top[k].logprob);
     }
     if (!has_own) {
         ek_out_str(o, n_top ? "," : "");
-        put_text(o, own);
+        put_name(o, own);
         ek_out_str(o, ":");
         ek_out_number(o, (double)token->logprob);
     }
@@ -119,7 +135,7 @@ typedef void put_token_fn(struct ek_out *o, const struct ek_answer_head *h,
 static void put_token_text(struct ek_out *o, const struct ek_answer_head *h,
                            const struct token_run *run, int32_t i)
 {
-    put_text(o, piece_of(h, run->tokens[i].id));
+    put_name(o, piece_of(h, run->tokens[i].id));
 }
 
 static void put_token_logprob(struct ek_out *o, const struct ek_answer_head *h,
