@@ -4,25 +4,23 @@
 #define EVENKEEL_CLI_CHAT_H
 
 #include "base/err.h"
+#include "cli/model.h"
+#include "cli/sampling.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-/* Settings of `keel chat`; the options table in verb_chat.c fills them. A sampling value
- * that was not given is NAN or -1 and left to whoever answers. */
+/* Settings of `keel chat`; the options table in verb_chat.c fills them. */
 struct ek_chat_options {
     const char *url;        /* a server's base, or NULL: the model runs here */
     const char *api_key;    /* from EVENKEEL_API_KEY, or NULL */
     const char *ask;        /* answer this once and end, or NULL */
     const char *system;     /* system prompt, or NULL: the template's default */
     const char *model_name; /* for --url: the model to ask for, or NULL: the first */
-    int64_t max_tokens;
-    double temperature, top_p, min_p;
-    int64_t top_k, seed;
-    int64_t threads, ctx;
-    int weights, kv_dtype; /* indices of the options' choices */
+    struct ek_sampling_settings sampling;
+    struct ek_model_settings model; /* not with --url */
 };
 
 /* Where an answer goes, and what is known of it afterwards. */

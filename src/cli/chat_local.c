@@ -15,7 +15,6 @@ struct local {
     const struct ek_chat_options *o; /* borrowed from the verb */
     struct ek_runtime runtime;
     struct ek_engine *engine;
-    struct ek_rng seeds; /* of answers without a seed of their own */
     /* The answer under way. */
     struct ek_chat_sink *sink;
     int64_t start_us;
@@ -56,20 +55,6 @@ static int make_prompt(struct local *l, struct ek_ids *ids, const json_t *messag
     return rc;
 }
 
-static void set_request(struct local *l, struct ek_request *r, const struct ek_ids *ids)
-{
-    const struct ek_chat_options *o = l->o;
-    r->prompt = ids->ids;
-    r->n_prompt = (int32_t)ids->n;
-    int64_t room = l->runtime.ctx - (int64_t)ids->n;
-    r->max_tokens = (int32_t)(o->max_tokens < room ? o->max_tokens : room);
-    r->sampling.temperature = (float)o->temperature;
-    r->sampling.top_p = (float)o->top_p;
-    r->sampling.min_p = (float)o->min_p;
-    r->sampling.top_k = (int32_t)o->top_k;
-    r->sampling.seed = o->seed < 0 ? ek_rng_u64(&l->seeds) : (uint64_t)o->seed;
-}
-
 /* Steps until the request is ours again; a stop from the person cancels it. */
 static void run(struct local *l, struct ek_request *r)
 {
@@ -92,15 +77,20 @@ static int local_answer(void *ctx, const json_t *messages, struct ek_chat_sink *
     struct local *l = ctx;
     struct ek_ids ids;
     struct ek_request r;
+    uint64_t seed;
     ek_ids_init(&ids, (size_t)l->runtime.ctx + 1);
     ek_request_init(&r, ARENA_MAX);
     l->sink = sink;
     l->start_us = ek_clock_us();
     int rc = make_prompt(l, &ids, messages, err);
     if (!rc) {
-        set_request(l, &r, &ids);
-        rc = ek_request_prepare(&r, l->engine, err);
+        r.prompt = ids.ids;
+        r.n_prompt = (int32_t)ids.n;
+        rc = ek_sampling_apply(&r, &seed, &l->o->sampling,
+                               l->runtime.ctx - (int64_t)ids.n, err);
     }
+    if (!rc)
+        rc = ek_request_prepare(&r, l->engine, err);
     if (!rc) {
         run(l, &r);
         sink->n_prompt = r.n_prompt;
@@ -129,21 +119,9 @@ int ek_chat_local_open(struct ek_chat_backend *b, const char *path,
     if (!l)
         return ek_err_set(err, EK_ENOMEM, "out of memory");
     l->o = o;
-    const struct ek_runtime_options ro = {
-        .path = path,
-        .n_threads = (int32_t)o->threads,
-        .ctx = (int32_t)o->ctx,
-        .kv_dtype = o->kv_dtype ? EK_DTYPE_F32 : EK_DTYPE_BF16,
-        .weights = (enum ek_lm_weights)o->weights,
-        .max_seqs = 1,
-    };
-    uint64_t seed = 0;
-    int rc = ek_rng_secret(&seed, sizeof seed);
-    if (rc)
-        ek_err_set(err, rc, "the kernel gives no random numbers");
-    ek_rng_init(&l->seeds, seed);
-    if (!rc)
-        rc = ek_runtime_open(&l->runtime, &ro, err);
+    struct ek_runtime_options ro;
+    ek_model_options(&ro, path, &o->model);
+    int rc = ek_model_open(&l->runtime, &ro, err);
     if (!rc && !l->runtime.chat)
         rc = ek_err_set(err, EK_EUNSUP, "%s: %s", path,
                         l->runtime.chat_err.text[0] ? l->runtime.chat_err.text

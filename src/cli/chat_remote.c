@@ -6,7 +6,6 @@
 #include "cli/chat.h"
 
 #include <curl/curl.h>
-#include <math.h>
 #include <string.h>
 
 #define BODY_MAX ((size_t)64 << 20)
@@ -180,8 +179,6 @@ static int perform(struct remote *r, struct transfer *t, const char *path,
 
 static int set_number(json_t *body, const char *key, double v)
 {
-    if (isnan(v))
-        return 0;
     return json_object_set_new(body, key, json_real(v)) ? EK_ENOMEM : 0;
 }
 
@@ -199,12 +196,12 @@ static char *request_text(const struct remote *r, const json_t *messages)
         json_pack("{s:s, s:O, s:b, s:{s:b}}", "model", r->model, "messages", messages,
                   "stream", 1, "stream_options", "include_usage", 1);
     char *text = NULL;
-    if (!body || set_integer(body, "max_tokens", r->o->max_tokens) ||
-        set_integer(body, "top_k", r->o->top_k) ||
-        set_integer(body, "seed", r->o->seed) ||
-        set_number(body, "temperature", r->o->temperature) ||
-        set_number(body, "top_p", r->o->top_p) ||
-        set_number(body, "min_p", r->o->min_p))
+    const struct ek_sampling_settings *how = &r->o->sampling;
+    if (!body || set_integer(body, "max_tokens", how->max_tokens) ||
+        set_integer(body, "top_k", how->top_k) ||
+        set_integer(body, "seed", how->seed) ||
+        set_number(body, "temperature", how->temperature) ||
+        set_number(body, "top_p", how->top_p) || set_number(body, "min_p", how->min_p))
         goto out;
     text = json_dumps(body, JSON_COMPACT);
 out:

@@ -1,8 +1,9 @@
 /* verb_generate.c - keel generate: completes a text, once, on standard output. */
 #include "base/mem.h"
+#include "cli/model.h"
 #include "cli/progress.h"
+#include "cli/sampling.h"
 #include "cli/verb.h"
-#include "serve/runtime.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,14 +13,12 @@
 #define PROMPT_BYTES_MAX  ((size_t)64 << 20)
 #define REQUEST_BYTES_MAX ((size_t)1 << 30)
 #define ANSWER_BYTES_MAX  ((size_t)256 << 20)
-#define DEFAULT_BATCH     512 /* prompt tokens a step */
 
 struct settings {
     const char *prompt, *prompt_file;
-    int64_t n, top_k, seed, threads, ctx;
-    double temperature, top_p, min_p;
     struct ek_opt_list stop;
-    int weights, kv_dtype;
+    struct ek_sampling_settings sampling;
+    struct ek_model_settings model;
     bool json, quiet;
 };
 
@@ -35,90 +34,16 @@ static const struct ek_opt opts[] = {
      .offset = offsetof(struct settings, prompt_file),
      .value = "FILE",
      .help = "read the text from FILE instead; - is standard input"},
-    {.name = "max_tokens",
-     .letter = 'n',
-     .type = EK_OPT_INT,
-     .offset = offsetof(struct settings, n),
-     .value = "N",
-     .fallback = "128",
-     .min = 1,
-     .max = 1 << 24,
-     .help = "tokens to write at most"},
-    {.name = "temperature",
-     .type = EK_OPT_REAL,
-     .offset = offsetof(struct settings, temperature),
-     .value = "T",
-     .fallback = "0.8",
-     .min = 0,
-     .max = 100,
-     .help = "0 always takes the likeliest token"},
-    {.name = "top_p",
-     .type = EK_OPT_REAL,
-     .offset = offsetof(struct settings, top_p),
-     .value = "P",
-     .fallback = "0.95",
-     .min = 0,
-     .max = 1,
-     .help = "draw from the likeliest tokens that hold this much probability"},
-    {.name = "top_k",
-     .type = EK_OPT_INT,
-     .offset = offsetof(struct settings, top_k),
-     .value = "K",
-     .fallback = "40",
-     .min = 0,
-     .max = 1 << 24,
-     .help = "draw from the K likeliest tokens; 0 is all"},
-    {.name = "min_p",
-     .type = EK_OPT_REAL,
-     .offset = offsetof(struct settings, min_p),
-     .value = "P",
-     .fallback = "0.05",
-     .min = 0,
-     .max = 1,
-     .help = "leave out tokens less likely than P times the likeliest"},
-    {.name = "seed",
-     .type = EK_OPT_INT,
-     .offset = offsetof(struct settings, seed),
-     .value = "N",
-     .fallback = "-1",
-     .min = -1,
-     .max = 9007199254740992.0,
-     .help = "seed of the draws; -1 takes a new one"},
+    EK_OPT_SAMPLING(offsetof(struct settings, sampling), "0.8", "128"),
     {.name = "stop",
      .type = EK_OPT_LIST,
      .offset = offsetof(struct settings, stop),
      .value = "TEXT",
      .help = "end before this text; may be repeated"},
-    {.name = "threads",
-     .letter = 't',
-     .type = EK_OPT_INT,
-     .offset = offsetof(struct settings, threads),
-     .value = "N",
-     .fallback = "0",
-     .min = 0,
-     .max = 256,
-     .help = "compute threads; 0 is one a physical core"},
-    {.name = "ctx",
-     .letter = 'c',
-     .type = EK_OPT_INT,
-     .offset = offsetof(struct settings, ctx),
-     .value = "TOKENS",
-     .fallback = "0",
-     .min = 0,
-     .max = 1 << 24,
-     .help = "context in tokens; 0 is the model's own"},
-    {.name = "weights",
-     .type = EK_OPT_CHOICE,
-     .offset = offsetof(struct settings, weights),
-     .fallback = "keep",
-     .choices = "keep|f32|bf16|fp8|int8|int4",
-     .help = "format to compute with; keep: the nearest to each tensor's own"},
-    {.name = "kv_dtype",
-     .type = EK_OPT_CHOICE,
-     .offset = offsetof(struct settings, kv_dtype),
-     .fallback = "bf16",
-     .choices = "bf16|f32",
-     .help = "format of the KV cache"},
+    EK_OPT_MODEL_THREADS(offsetof(struct settings, model)),
+    EK_OPT_MODEL_CTX(offsetof(struct settings, model)),
+    EK_OPT_MODEL_WEIGHTS(offsetof(struct settings, model)),
+    EK_OPT_MODEL_KV_DTYPE(offsetof(struct settings, model)),
     {.name = "json",
      .type = EK_OPT_FLAG,
      .offset = offsetof(struct settings, json),
@@ -187,21 +112,9 @@ static void on_delta(void *arg, struct ek_delta *d)
 
 static int open_model(struct work *w, struct ek_err *err)
 {
-    struct ek_progress progress;
-    ek_progress_begin(&progress, "loading weights", true);
-    const struct ek_runtime_options o = {
-        .path = w->path,
-        .n_threads = (int32_t)w->set->threads,
-        .ctx = (int32_t)w->set->ctx,
-        .kv_dtype = w->set->kv_dtype == 0 ? EK_DTYPE_BF16 : EK_DTYPE_F32,
-        .weights = (enum ek_lm_weights)w->set->weights,
-        .max_seqs = 1,
-        .max_batch_tokens = DEFAULT_BATCH,
-        .on_progress = ek_progress_bytes,
-        .progress_arg = &progress,
-    };
-    int rc = ek_runtime_open(&w->runtime, &o, err);
-    ek_progress_end(&progress);
+    struct ek_runtime_options o;
+    ek_model_options(&o, w->path, &w->set->model);
+    int rc = ek_model_open(&w->runtime, &o, err);
     if (rc)
         return rc;
     return ek_engine_new(&w->engine, &w->runtime.engine_model, w->runtime.tokenizer,
@@ -247,19 +160,9 @@ static int set_request(struct work *w, struct ek_err *err)
     const struct settings *set = w->set;
     struct ek_request *r = &w->request;
     int64_t room = w->runtime.ctx - (int64_t)w->ids.n;
-    int rc = 0;
-    w->seed = (uint64_t)set->seed;
-    if (set->seed < 0 && ek_rng_secret(&w->seed, sizeof w->seed))
-        return ek_err_set(err, EK_EIO, "the kernel gives no random numbers");
-    w->seed &= ((uint64_t)1 << 53) - 1; /* what --seed can repeat */
+    int rc = ek_sampling_apply(r, &w->seed, &set->sampling, room, err);
     r->prompt = w->ids.ids;
     r->n_prompt = (int32_t)w->ids.n;
-    r->max_tokens = (int32_t)(set->n < room ? set->n : room);
-    r->sampling.temperature = (float)set->temperature;
-    r->sampling.top_p = (float)set->top_p;
-    r->sampling.min_p = (float)set->min_p;
-    r->sampling.top_k = (int32_t)set->top_k;
-    r->sampling.seed = w->seed;
     for (size_t i = 0; i < set->stop.n && !rc; i++) {
         const char *s = set->stop.items[i];
         rc = ek_stop_add(&r->stop, &r->arena, s, strlen(s));
@@ -402,10 +305,6 @@ static int run(int argc, char **argv)
         if (!set.prompt == !set.prompt_file) {
             fprintf(stderr, "keel generate: expected one of -p TEXT and --prompt-file "
                             "FILE\n");
-            code = EK_EXIT_USAGE;
-        } else if (set.top_p <= 0) {
-            fprintf(stderr, "keel generate: --top-p 0: expected a number above 0, at "
-                            "most 1\n");
             code = EK_EXIT_USAGE;
         } else {
             code = generate(args.args[0], &set);

@@ -1,6 +1,7 @@
 /* verb_perplexity.c - keel perplexity: how well a model predicts a text. */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "cli/model.h"
 #include "cli/progress.h"
 #include "cli/verb.h"
 #include "lm/perplexity.h"
@@ -18,8 +19,9 @@ enum { KL_NONE };
 
 struct settings {
     const char *text;
-    int64_t ctx, max_bytes, threads;
-    int weights, kv_dtype, kl_against;
+    int64_t ctx, max_bytes;
+    struct ek_model_settings model; /* its ctx is not used */
+    int kl_against;
     bool json;
 };
 
@@ -46,34 +48,16 @@ static const struct ek_opt opts[] = {
      .min = 0,
      .max = 1 << 30,
      .help = "use the first SIZE bytes of the text; 0: all of it"},
-    {.name = "weights",
-     .type = EK_OPT_CHOICE,
-     .offset = offsetof(struct settings, weights),
-     .fallback = "keep",
-     .choices = "keep|f32|bf16|fp8|int8|int4",
-     .help = "format to compute with; keep: the nearest to each tensor's own"},
-    {.name = "kv_dtype",
-     .type = EK_OPT_CHOICE,
-     .offset = offsetof(struct settings, kv_dtype),
-     .fallback = "bf16",
-     .choices = "bf16|f32",
-     .help = "format of the KV cache"},
+    EK_OPT_MODEL_WEIGHTS(offsetof(struct settings, model)),
+    EK_OPT_MODEL_KV_DTYPE(offsetof(struct settings, model)),
     {.name = "kl_against",
      .type = EK_OPT_CHOICE,
      .offset = offsetof(struct settings, kl_against),
      .fallback = "none",
-     .choices = "none|keep|f32|bf16|fp8|int8|int4",
+     .choices = "none|" EK_WEIGHTS_CHOICES,
      .help = "compare each prediction with those of the same model in this format "
              "with an f32 KV cache"},
-    {.name = "threads",
-     .letter = 't',
-     .type = EK_OPT_INT,
-     .offset = offsetof(struct settings, threads),
-     .value = "N",
-     .fallback = "0",
-     .min = 0,
-     .max = 256,
-     .help = "threads to compute with; 0: one a physical core"},
+    EK_OPT_MODEL_THREADS(offsetof(struct settings, model)),
     {.name = "json",
      .type = EK_OPT_FLAG,
      .offset = offsetof(struct settings, json),
@@ -124,11 +108,6 @@ struct work {
     int64_t took_us; /* of the scoring alone */
 };
 
-static enum ek_dtype kv_dtype_of(const struct settings *set)
-{
-    return set->kv_dtype == 0 ? EK_DTYPE_BF16 : EK_DTYPE_F32;
-}
-
 static int load(struct work *w, struct ek_lm **lm, struct ek_kv *kv,
                 enum ek_lm_weights weights, enum ek_dtype kv_dtype, struct ek_err *err)
 {
@@ -157,10 +136,10 @@ static int open_model(struct work *w, struct ek_err *err)
     if (rc)
         return rc;
     w->ops = ek_ops_get(isa);
-    rc = ek_team_new(&w->team, (int)w->set->threads, true, err);
+    rc = ek_team_new(&w->team, (int)w->set->model.threads, true, err);
     if (!rc)
-        rc = load(w, &w->lm, &w->kv, (enum ek_lm_weights)w->set->weights,
-                  kv_dtype_of(w->set), err);
+        rc = load(w, &w->lm, &w->kv, (enum ek_lm_weights)w->set->model.weights,
+                  ek_model_kv_dtype(&w->set->model), err);
     if (!rc && w->set->kl_against != KL_NONE)
         rc = load(w, &w->ref, &w->ref_kv, (enum ek_lm_weights)(w->set->kl_against - 1),
                   EK_DTYPE_F32, err);
@@ -249,7 +228,7 @@ static int print_json(const struct work *w)
             "\"ctx\":%lld,\"text_bytes\":%lld,\"tokens\":%zu,\"chunks\":%lld,"
             "\"scored\":%lld,\"perplexity\":%.6f,\"standard_error\":%.6f,"
             "\"mean_nll\":%.8f,\"seconds\":%.3f",
-            weights[w->set->weights], ek_dtype_name(w->kv.dtype),
+            weights[w->set->model.weights], ek_dtype_name(w->kv.dtype),
             ek_isa_name(w->ops->isa), ek_team_size(w->team), (long long)w->set->ctx,
             (long long)w->n_bytes, w->ids.n, (long long)w->ids.n / w->set->ctx,
             (long long)s->n, ek_score_perplexity(s), ek_score_error(s), s->nll / n,

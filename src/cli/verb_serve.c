@@ -1,9 +1,8 @@
 /* verb_serve.c - keel serve: options to a running server and back to an exit code. */
 #include "base/file.h"
 #include "base/log.h"
-#include "cli/progress.h"
+#include "cli/model.h"
 #include "cli/verb.h"
-#include "serve/runtime.h"
 #include "serve/server.h"
 
 #include <signal.h>
@@ -16,15 +15,12 @@
 
 struct settings {
     const char *listen;
-    int64_t threads;
-    int64_t ctx;
+    struct ek_model_settings model;
     int64_t max_seqs;
     int64_t max_queue;
     int64_t max_batch_tokens;
     int64_t prefill_chunk;
-    int kv_dtype;
     int64_t kv_memory;
-    int weights;
     const char *model_name;
     const char *api_key_file;
     const char *tls_cert;
@@ -46,25 +42,8 @@ static const struct ek_opt opts[] = {
      .fallback = "127.0.0.1:8080",
      .help =
          "address to serve on; port 0 takes a free one; unix:PATH is a socket file"},
-    {.name = "threads",
-     .letter = 't',
-     .type = EK_OPT_INT,
-     .offset = AT(threads),
-     .value = "N",
-     .fallback = "0",
-     .min = 0,
-     .max = 256,
-     .help = "threads that compute; 0: one a physical core"},
-    {.name = "ctx",
-     .letter = 'c',
-     .type = EK_OPT_INT,
-     .offset = AT(ctx),
-     .value = "TOKENS",
-     .fallback = "0",
-     .min = 0,
-     .max = 1048560,
-     .help = "tokens of prompt and answer together; 0: what the model was made for, at "
-             "most 8192"},
+    EK_OPT_MODEL_THREADS(AT(model)),
+    EK_OPT_MODEL_CTX(AT(model)),
     {.name = "max_seqs",
      .type = EK_OPT_INT,
      .offset = AT(max_seqs),
@@ -98,12 +77,7 @@ static const struct ek_opt opts[] = {
      .max = 65536,
      .help = "prompt tokens of one request in one step: how long it may hold up the "
              "others"},
-    {.name = "kv_dtype",
-     .type = EK_OPT_CHOICE,
-     .offset = AT(kv_dtype),
-     .fallback = "bf16",
-     .choices = "bf16|f32",
-     .help = "format of keys and values"},
+    EK_OPT_MODEL_KV_DTYPE(AT(model)),
     {.name = "kv_memory",
      .type = EK_OPT_BYTES,
      .offset = AT(kv_memory),
@@ -111,12 +85,7 @@ static const struct ek_opt opts[] = {
      .fallback = "0",
      .help = "memory for keys and values; 0: max_seqs full contexts, at most a quarter "
              "of the machine's"},
-    {.name = "weights",
-     .type = EK_OPT_CHOICE,
-     .offset = AT(weights),
-     .fallback = "keep",
-     .choices = "keep|f32|bf16|fp8|int8|int4",
-     .help = "format of the weights in memory; keep: the nearest to each one's own"},
+    EK_OPT_MODEL_WEIGHTS(AT(model)),
     {.name = "model_name",
      .type = EK_OPT_STR,
      .offset = AT(model_name),
@@ -218,24 +187,13 @@ static void catch_signals(void)
 static int open_runtime(struct ek_runtime *rt, const struct settings *set,
                         const char *path, struct ek_err *err)
 {
-    struct ek_progress progress;
-    const struct ek_runtime_options o = {
-        .path = path,
-        .n_threads = (int32_t)set->threads,
-        .ctx = (int32_t)set->ctx,
-        .kv_memory = set->kv_memory,
-        .kv_dtype = set->kv_dtype == 0 ? EK_DTYPE_BF16 : EK_DTYPE_F32,
-        .weights = (enum ek_lm_weights)set->weights,
-        .max_seqs = (int32_t)set->max_seqs,
-        .max_batch_tokens = (int32_t)set->max_batch_tokens,
-        .prefill_chunk = (int32_t)set->prefill_chunk,
-        .on_progress = ek_progress_bytes,
-        .progress_arg = &progress,
-    };
-    ek_progress_begin(&progress, "loading weights", true);
-    int rc = ek_runtime_open(rt, &o, err);
-    ek_progress_end(&progress);
-    return rc;
+    struct ek_runtime_options o;
+    ek_model_options(&o, path, &set->model);
+    o.kv_memory = set->kv_memory;
+    o.max_seqs = (int32_t)set->max_seqs;
+    o.max_batch_tokens = (int32_t)set->max_batch_tokens;
+    o.prefill_chunk = (int32_t)set->prefill_chunk;
+    return ek_model_open(rt, &o, err);
 }
 
 /* What a client would call the model: the last part of the path, without .gguf. */
