@@ -57,6 +57,12 @@ int ek_tpl_bind(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
 {
     size_t n = 0, n_kw = 0;
     bool is_optional = false;
+    if (*spec == '/') {
+        spec++;
+        if (args->kw->n)
+            return ek_tpl_fail(rt, EK_EFORMAT, "%s takes no parameters by name",
+                               args->what);
+    }
     for (size_t len; (len = next_param(&spec, &is_optional)); spec += len, n++) {
         const struct ek_tpl_val *kw = ek_tpl_dict_get_text(args->kw, spec, len);
         out[n] = (struct ek_tpl_val){.kind = EK_TPL_MISSING};
@@ -244,6 +250,8 @@ static int raise_exception(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
         rc = ek_tpl_to_str(rt, &s, &v[0]);
     if (rc)
         return rc;
+    if (s->n == 0)
+        return ek_tpl_fail(rt, EK_EINVAL, "raise_exception() without a text");
     /* The sentence is the template's own, without a line. */
     return ek_err_set(rt->err, EK_EINVAL, "%.*s", (int)(s->n > 4096 ? 4096 : s->n),
                       s->p);
@@ -342,7 +350,7 @@ static int range_fn(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
     int64_t at[3] = {0, 0, 1};
     (void)self;
-    int rc = ek_tpl_bind(rt, v, args, "start | stop step");
+    int rc = ek_tpl_bind(rt, v, args, "/start | stop step");
     for (size_t i = 0; !rc && i < args->n_pos; i++)
         rc = ek_tpl_arg_int(rt, &at[i], &v[i], args->what);
     if (rc)

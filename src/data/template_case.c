@@ -13,6 +13,11 @@ static bool is_cased(uint32_t c)
            k == UTF8PROC_CATEGORY_LT;
 }
 
+static bool is_lower(uint32_t c)
+{
+    return utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_LL;
+}
+
 /* Characters a word's case looks through: marks, modifiers, some punctuation. */
 static bool is_case_ignorable(uint32_t c)
 {
@@ -77,10 +82,8 @@ static int put_upper(struct ek_tpl_rt *rt, uint32_t c, bool is_plain)
 static int put_title(struct ek_tpl_rt *rt, uint32_t c, bool is_plain)
 {
     utf8proc_int32_t all[8], title = utf8proc_totitle((utf8proc_int32_t)c);
-    int n = title != (utf8proc_int32_t)c || is_cased(c) == false ||
-                    utf8proc_category((utf8proc_int32_t)c) != UTF8PROC_CATEGORY_LL
-                ? 0
-                : fold(c, all);
+    bool is_whole = title != (utf8proc_int32_t)c && c != 0xdf;
+    int n = is_whole || !is_lower(c) ? 0 : fold(c, all);
     int rc =
         ek_tpl_put_char(rt, (uint32_t)(n ? utf8proc_totitle(all[0]) : title), is_plain);
     for (int i = 1; !rc && i < n; i++)

@@ -62,8 +62,13 @@ int ek_tpl_scope_get(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
             }
         }
     }
+    static const struct ek_tpl_def foreign[] = {
+        {"self", NULL}, {"lipsum", NULL}, {"cycler", NULL}, {"joiner", NULL}, {0}};
     struct ek_tpl_val key;
     const struct ek_tpl_name *text = &rt->t->names[name];
+    if (ek_tpl_find_def(foreign, text->p, text->n))
+        return ek_tpl_fail(rt, EK_EUNSUP, "the function '%.*s' is not interpreted",
+                           (int)text->n, text->p);
     int rc = ek_tpl_str_new(rt, &key, text->p, text->n, false);
     return rc ? rc : ek_tpl_undef(rt, out, NULL, &key, NULL);
 }
@@ -219,7 +224,12 @@ static int exec_for(struct ek_tpl_rt *rt, const struct ek_tpl_node *n,
     if (!loop)
         return rc ? rc : ek_tpl_no_memory(rt);
     *loop = (struct ek_tpl_loop){.node = n, .scope = s};
-    rc = ek_tpl_items(rt, &loop->items, &v);
+    if (v.kind == EK_TPL_ITER) {
+        loop->it = v.it;
+    } else {
+        loop->it = &loop->own;
+        rc = ek_tpl_items(rt, &loop->own.list, &v);
+    }
     if (!rc)
         rc = exec_items(rt, n, loop, &is_empty);
     if (rc || !is_empty || !n->kids)

@@ -377,7 +377,8 @@ int ek_tpl_percent(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
         rc = put_percent(rt, &f, s->p[at++], &v);
     }
     if (!rc && from.next < from.n && arg->kind != EK_TPL_DICT &&
-        arg->kind != EK_TPL_LIST)
+        arg->kind != EK_TPL_LIST && arg->kind != EK_TPL_RANGE &&
+        arg->kind != EK_TPL_UNDEF)
         rc = ek_tpl_fail(rt, EK_EFORMAT, "'%%': not all values were used");
     return rc ? rc : ek_tpl_end(rt, out, start);
 }

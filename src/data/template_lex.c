@@ -133,6 +133,10 @@ static void moved(struct lexer *l, size_t to)
 
 static int lex_comment(struct lexer *l, size_t at)
 {
+    if (at == l->n) { /* nothing behind "{#": jinja2 lets it pass */
+        advance(l, at);
+        return 0;
+    }
     for (; at + 1 < l->n; at++) {
         size_t len = block_end(l, at, '#');
         if (len) {
@@ -159,6 +163,8 @@ static size_t raw_begin(const struct lexer *l, size_t at)
 static int lex_raw(struct lexer *l, size_t from)
 {
     moved(l, from);
+    if (from == l->n) /* likewise */
+        return 0;
     for (size_t at = from; at + 1 < l->n; at++) {
         if (!has(l, at, "{%"))
             continue;

@@ -8,8 +8,9 @@
 static int fetch(struct ek_tpl_rt *rt, struct ek_tpl_loop *loop, struct ek_tpl_val *out)
 {
     const struct ek_tpl_node *n = loop->node;
-    while (loop->at < loop->items.n) {
-        *out = loop->items.v[loop->at++];
+    struct ek_tpl_iter *it = loop->it;
+    while (it->at < it->list.n) {
+        *out = it->list.v[it->at++];
         if (!n->c)
             return 0;
         struct ek_tpl_val test;
@@ -48,14 +49,14 @@ static int length(struct ek_tpl_rt *rt, struct ek_tpl_loop *loop)
 {
     if (loop->has_length)
         return 0;
-    if (!loop->node->c) {
-        loop->length = loop->items.n;
+    if (!loop->node->c && loop->it == &loop->own) {
+        loop->length = loop->own.list.n;
         loop->has_length = true;
         return 0;
     }
     /* All that is left is tested now, as jinja2 does, and kept without a condition. */
     struct ek_tpl_list rest = {NULL, 0};
-    rest.v = ek_tpl_alloc(rt, loop->items.n - loop->at + 1, sizeof *rest.v);
+    rest.v = ek_tpl_alloc(rt, loop->it->list.n - loop->it->at + 1, sizeof *rest.v);
     if (!rest.v)
         return ek_tpl_no_memory(rt);
     for (;;) {
@@ -72,8 +73,8 @@ static int length(struct ek_tpl_rt *rt, struct ek_tpl_loop *loop)
     *n = *loop->node;
     n->c = NULL;
     loop->node = n;
-    loop->items = rest;
-    loop->at = 0;
+    loop->own = (struct ek_tpl_iter){rest, 0};
+    loop->it = &loop->own;
     loop->length = rest.n + loop->n_done + (loop->ahead.kind != EK_TPL_MISSING);
     loop->has_length = true;
     return 0;

@@ -53,7 +53,7 @@ static int strip(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
                  int ends)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
-    int rc = ek_tpl_bind(rt, v, args, "| chars");
+    int rc = ek_tpl_bind(rt, v, args, "/| chars");
     return rc ? rc : ek_tpl_strip(rt, out, self->s, &v[0], ends);
 }
 
@@ -87,7 +87,7 @@ static int affix(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX], bounds[3] = {{0}}, part;
     bool is_match = false;
-    int rc = ek_tpl_bind(rt, v, args, "prefix | start end");
+    int rc = ek_tpl_bind(rt, v, args, "/prefix | start end");
     bounds[0] = v[1];
     bounds[1] = v[2];
     if (!rc)
@@ -121,7 +121,7 @@ static int remove_affix(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
     const struct ek_tpl_str *part, *s = self->s;
-    int rc = ek_tpl_bind(rt, v, args, "affix");
+    int rc = ek_tpl_bind(rt, v, args, "/affix");
     if (!rc)
         rc = ek_tpl_arg_str(rt, &part, &v[0], args->what);
     if (rc)
@@ -145,7 +145,7 @@ METHOD(m_replace)
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
     const struct ek_tpl_str *old, *new;
     int64_t count = -1;
-    int rc = ek_tpl_bind(rt, v, args, "old new | count");
+    int rc = ek_tpl_bind(rt, v, args, "/old new | count");
     if (!rc)
         rc = ek_tpl_arg_str(rt, &old, &v[0], args->what);
     if (!rc)
@@ -187,7 +187,7 @@ static int find(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
     const struct ek_tpl_str *sub, *s = self->s;
-    int rc = ek_tpl_bind(rt, v, args, "sub");
+    int rc = ek_tpl_bind(rt, v, args, "/sub");
     if (!rc)
         rc = ek_tpl_arg_str(rt, &sub, &v[0], args->what);
     if (rc)
@@ -233,7 +233,7 @@ METHOD(m_count)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
     const struct ek_tpl_str *sub;
-    int rc = ek_tpl_bind(rt, v, args, "sub");
+    int rc = ek_tpl_bind(rt, v, args, "/sub");
     if (!rc)
         rc = ek_tpl_arg_str(rt, &sub, &v[0], args->what);
     if (rc)
@@ -251,7 +251,7 @@ METHOD(m_join)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
     struct ek_tpl_list items;
-    int rc = ek_tpl_bind(rt, v, args, "iterable");
+    int rc = ek_tpl_bind(rt, v, args, "/iterable");
     if (!rc)
         rc = ek_tpl_items(rt, &items, &v[0]);
     size_t at = ek_tpl_begin(rt);
@@ -306,7 +306,7 @@ METHOD(m_zfill)
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
     const struct ek_tpl_str *s = self->s;
     int64_t width;
-    int rc = ek_tpl_bind(rt, v, args, "width");
+    int rc = ek_tpl_bind(rt, v, args, "/width");
     if (!rc)
         rc = ek_tpl_arg_int(rt, &width, &v[0], args->what);
     if (rc)
@@ -326,7 +326,7 @@ METHOD(d_get)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
     const struct ek_tpl_val *found;
-    int rc = ek_tpl_bind(rt, v, args, "key | default");
+    int rc = ek_tpl_bind(rt, v, args, "/key | default");
     if (!rc)
         rc = ek_tpl_dict_get(rt, &found, self->d, &v[0]);
     if (!rc)
@@ -342,7 +342,10 @@ static int view(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
     int rc = no_args(rt, args);
     if (!rc && what == 'i')
         rc = ek_tpl_dict_pairs(rt, &l, self->d);
-    return rc ? rc : ek_tpl_list_new(rt, out, EK_TPL_VIEW, l.v, l.n);
+    if (!rc)
+        rc = ek_tpl_list_new(rt, out, EK_TPL_VIEW, l.v, l.n);
+    out->view = what;
+    return rc;
 }
 
 METHOD(d_items)
@@ -373,7 +376,7 @@ METHOD(l_index)
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
     bool is_equal = false;
     size_t i = 0;
-    int rc = ek_tpl_bind(rt, v, args, "value");
+    int rc = ek_tpl_bind(rt, v, args, "/value");
     for (; !rc && i < self->l->n; i++) {
         rc = ek_tpl_equal(rt, &is_equal, &self->l->v[i], &v[0]);
         if (is_equal)
@@ -390,7 +393,7 @@ METHOD(l_count)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
     int64_t n = 0;
-    int rc = ek_tpl_bind(rt, v, args, "value");
+    int rc = ek_tpl_bind(rt, v, args, "/value");
     for (size_t i = 0; !rc && i < self->l->n; i++) {
         bool is_equal = false;
         rc = ek_tpl_equal(rt, &is_equal, &self->l->v[i], &v[0]);

@@ -375,7 +375,7 @@ int ek_tpl_unescape(struct ek_tpl_parser *p, const struct ek_tpl_token *t, char 
         if (rc)
             return ek_tpl_parse_fail(p, rc, t->line,
                                      "escape '\\%.*s' in a string is %s",
-                                     (int)(len < (size_t)(end - s) ? len : 1), s,
+                                     (int)(len <= (size_t)(end - s) ? len : 1), s,
                                      rc == EK_EUNSUP ? "not interpreted" : "malformed");
         if (len == 0) {
             *at++ = '\\';

@@ -162,6 +162,7 @@ static int characters(struct ek_tpl_rt *rt, struct ek_tpl_list *out,
         int rc = ek_tpl_str_sub(rt, &out->v[i], s, at, at + len);
         if (rc)
             return rc;
+        out->v[i].new_s->is_markup = false; /* as iterating over Markup has it */
         at += len;
     }
     return ek_tpl_step(rt, out->n / 8);

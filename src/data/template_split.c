@@ -192,7 +192,7 @@ static int partition(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
     struct pieces p = {.rt = rt, .s = self->s};
     const struct ek_tpl_str *sep = NULL, *s = self->s;
-    int rc = ek_tpl_bind(rt, v, args, "sep");
+    int rc = ek_tpl_bind(rt, v, args, "/sep");
     if (!rc)
         rc = ek_tpl_arg_str(rt, &sep, &v[0], args->what);
     if (!rc && sep->n == 0)

@@ -117,6 +117,21 @@ static int put_repr_str(struct ek_tpl_rt *rt, const struct ek_tpl_str *s)
     return rc;
 }
 
+static int put_repr_list(struct ek_tpl_rt *rt, const struct ek_tpl_val *v);
+
+static int put_repr_view(struct ek_tpl_rt *rt, const struct ek_tpl_val *v)
+{
+    struct ek_tpl_val list = *v;
+    list.kind = EK_TPL_LIST;
+    const char *name = v->view == 'k'   ? "dict_keys("
+                       : v->view == 'v' ? "dict_values("
+                                        : "dict_items(";
+    int rc = ek_tpl_put_text(rt, name, v->is_plain);
+    if (!rc)
+        rc = put_repr_list(rt, &list);
+    return rc ? rc : ek_tpl_put_text(rt, ")", v->is_plain);
+}
+
 static int put_repr_list(struct ek_tpl_rt *rt, const struct ek_tpl_val *v)
 {
     bool is_tuple = v->kind == EK_TPL_TUPLE;
@@ -156,6 +171,8 @@ static int put_repr_deep(struct ek_tpl_rt *rt, const struct ek_tpl_val *v)
     case EK_TPL_LIST:
     case EK_TPL_TUPLE:
         return put_repr_list(rt, v);
+    case EK_TPL_VIEW:
+        return put_repr_view(rt, v);
     case EK_TPL_DICT:
         return put_repr_dict(rt, v);
     default:

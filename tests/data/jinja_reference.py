@@ -1,5 +1,6 @@
 """Python's jinja2 set up as transformers sets it up for chat templates."""
 
+import copy
 import datetime
 import json
 
@@ -94,6 +95,7 @@ def render(env, source, variables):
     if isinstance(template, Exception):
         return None, template
     try:
-        return template.render(**variables), None
+        # A copy: the filter indent adds to a list it is given by mistake.
+        return template.render(**copy.deepcopy(variables)), None
     except Exception as e:  # a template may fail in any way Python can
         return None, e
