@@ -32,9 +32,9 @@ static int path_part(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
 {
     int64_t i = 0;
     bool is_index = to > from && to - from < 18;
-    for (size_t k = from; k < to; k++) {
-        is_index &= path->p[k] >= '0' && path->p[k] <= '9';
-        i = i * 10 % 1000000000000000000 + (path->p[k] & 15);
+    for (size_t k = from; is_index && k < to; k++) {
+        is_index = path->p[k] >= '0' && path->p[k] <= '9';
+        i = i * 10 + (path->p[k] & 15);
     }
     if (!is_index)
         return ek_tpl_str_sub(rt, out, path, from, to);
