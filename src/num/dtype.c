@@ -1,3 +1,4 @@
+/* dtype.c - the table of number formats, from the X-macro of its header. */
 #include "num/dtype.h"
 
 static const struct {

@@ -1,3 +1,4 @@
+/* The choice of an ISA and what is read of the machine. */
 #include "num/cpu.h"
 #include "num_test.h"
 

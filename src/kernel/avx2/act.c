@@ -1,3 +1,4 @@
+/* act.c - elementwise operations, eight values at a time; exp from simd.h. */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 

@@ -1,3 +1,4 @@
+/* matmul.c - the AVX2 tile of each weight format, and how many rows it takes. */
 #include "kernel/avx2/avx2.h"
 
 void ek_avx2_matmul(float *y, int64_t ldy, const void *act, const struct ek_weight *w,

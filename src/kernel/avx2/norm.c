@@ -1,3 +1,4 @@
+/* norm.c - rmsnorm: 16 f32 partial sums in two registers, joined in f64. */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 

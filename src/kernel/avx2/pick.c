@@ -1,3 +1,4 @@
+/* pick.c - softmax and argmax; the sum of the softmax in f64 lanes. */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 

@@ -1,3 +1,4 @@
+/* rope.c - the rotation of both pairings, eight values at a time. */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 

@@ -1,3 +1,4 @@
+/* act.c - elementwise operations, 16 values at a time; exp from simd.h. */
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/simd.h"
 

@@ -1,3 +1,4 @@
+/* matmul.c - the AVX-512 tile of each weight format; all take up to 8 rows. */
 #include "kernel/avx512/avx512.h"
 
 void ek_avx512_matmul(float *y, int64_t ldy, const void *act, const struct ek_weight *w,

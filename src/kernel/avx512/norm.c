@@ -1,3 +1,4 @@
+/* norm.c - rmsnorm: 16 f32 partial sums in one register, joined in f64. */
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/simd.h"
 

@@ -1,3 +1,4 @@
+/* rope.c - the rotation of both pairings, 16 values at a time. */
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/simd.h"
 

@@ -1,3 +1,4 @@
+/* act.c - elementwise operations in plain C, exp and tanh from libm. */
 #include "kernel/ref/ref.h"
 
 #include <math.h>

@@ -1,3 +1,4 @@
+/* norm.c - rmsnorm in plain C: 16 f32 partial sums, joined in f64. */
 #include "kernel/ref/ref.h"
 
 #include <math.h>

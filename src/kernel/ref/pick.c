@@ -1,3 +1,4 @@
+/* pick.c - softmax and argmax in plain C; the sum of the softmax in f64. */
 #include "kernel/ref/ref.h"
 
 #include <assert.h>

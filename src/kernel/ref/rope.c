@@ -1,3 +1,4 @@
+/* rope.c - the rotation of both pairings in plain C. */
 #include "kernel/ref/ref.h"
 
 void ek_ref_rope(float *x, int64_t ldx, const float *cs, const struct ek_rope *r,
