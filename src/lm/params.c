@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define HEAD_DIM_MAX 256 /* kernel/attn.h */
+#define MSCALE_MAX   1e6 /* real ones lie near 1 */
 
 static const struct ek_lm_family families[] = {
     /* arch, types, bias, qk norm, gemma, permuted, tied, window, base, max_window */
@@ -99,10 +100,10 @@ static int check_rope(const char *file, const struct ek_rope_options *r, int32_t
         return ek_err_set(err, EK_EFORMAT,
                           "%s: RoPE scaling factor %g: expected a number >= 1", file,
                           r->factor);
-    if (!isfinite(r->mscale) || r->mscale < 0)
+    if (!(r->mscale >= 0 && r->mscale <= MSCALE_MAX))
         return ek_err_set(err, EK_EFORMAT,
-                          "%s: RoPE attention factor %g: expected a positive number",
-                          file, r->mscale);
+                          "%s: RoPE attention factor %g: expected 0 to %g", file,
+                          r->mscale, MSCALE_MAX);
     if (r->scaling != EK_ROPE_LLAMA3 && r->scaling != EK_ROPE_YARN)
         return 0;
     if (!isfinite(r->original_ctx) || r->original_ctx < 1)
