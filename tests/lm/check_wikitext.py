@@ -41,8 +41,10 @@ class Perplexity(unittest.TestCase):
         kl = got["kl"]
         print(f"default: {got['perplexity']:.4f}; mean KL {kl['mean']:.2e}, largest "
               f"{kl['max']:.2e}, argmax agreement {kl['agreement']:.4f}")
-        self.assertLess(kl["mean"], 2.9e-3)
-        self.assertGreater(kl["agreement"], 0.96)
+        self.assertLess(abs(got["perplexity"] / WANT["value"] - 1), 0.0025)
+        # llama.cpp on the same file: mean 2.9e-3, agreement 0.969.
+        self.assertLess(kl["mean"], 2e-4)
+        self.assertGreater(kl["agreement"], 0.99)
 
 
 if __name__ == "__main__":
