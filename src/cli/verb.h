@@ -34,8 +34,8 @@ bool ek_verb_options(const struct ek_verb *verb, void *settings,
                      struct ek_opt_args *args, int argc, char **argv,
                      struct ek_arena *arena, int *code);
 
-/* Prints `keel <verb>: <sentence>` on standard error and returns the exit code that fits:
- * EK_EFORMAT, EK_EUNSUP and file errors of an input give 3, others 1. */
+/* Prints `keel <verb>: <sentence>` on standard error and returns the exit code that
+ * fits: EK_EFORMAT, EK_EUNSUP and file errors of an input give 3, others 1. */
 int ek_verb_fail(const struct ek_verb *verb, const struct ek_err *err, bool is_input);
 
 #endif

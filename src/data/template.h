@@ -1,10 +1,10 @@
 /* template.h - chat templates: the part of Jinja that Hugging Face templates use.
  *
- * Equal to Python's jinja2 set up as transformers does it (ImmutableSandboxedEnvironment,
- * trim_blocks, lstrip_blocks, loop controls, tojson with ensure_ascii=False,
- * raise_exception, strftime_now). Sandboxed by limits, without access to anything but
- * the variables given. A construct that is not known is an error naming line and
- * construct, when parsed where possible; never a silent fallback.
+ * Equal to Python's jinja2 set up as transformers does it
+ * (ImmutableSandboxedEnvironment, trim_blocks, lstrip_blocks, loop controls, tojson
+ * with ensure_ascii=False, raise_exception, strftime_now). Sandboxed by limits, without
+ * access to anything but the variables given. A construct that is not known is an error
+ * naming line and construct, when parsed where possible; never a silent fallback.
  *
  * Provenance: every byte of the output is known to come from the template's own text or
  * from a variable. The tokenizer reads special tokens only in the former.

@@ -332,14 +332,14 @@ static int namespace_fn(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
     return 0;
 }
 
-/* Items of range(lo, hi, step), or EK_TPL_RANGE_MAX + 1. */
+/* Items of range(lo, hi, step), or EK_TPL_RANGE_MAX + 1. step is not 0. */
 static uint64_t range_length(int64_t lo, int64_t hi, int64_t step)
 {
-    if (step > 0 ? lo >= hi : lo <= hi)
+    bool is_up = step > 0;
+    if (is_up ? lo >= hi : lo <= hi)
         return 0;
-    uint64_t span =
-        step > 0 ? (uint64_t)hi - (uint64_t)lo : (uint64_t)lo - (uint64_t)hi;
-    uint64_t size = step > 0 ? (uint64_t)step : -(uint64_t)step;
+    uint64_t span = is_up ? (uint64_t)hi - (uint64_t)lo : (uint64_t)lo - (uint64_t)hi;
+    uint64_t size = is_up ? (uint64_t)step : -(uint64_t)step;
     uint64_t n = (span - 1) / size + 1;
     return n > EK_TPL_RANGE_MAX ? EK_TPL_RANGE_MAX + 1 : n;
 }

@@ -76,7 +76,7 @@ static int eval_dict(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
     struct ek_tpl_dict *d;
     int rc = ek_tpl_dict_new(rt, &d, 0);
     for (const struct ek_tpl_node *k = n->kids; !rc && k; k = k->next) {
-        struct ek_tpl_val key, v;
+        struct ek_tpl_val key = {0}, v = {0};
         rc = ek_tpl_eval(rt, &key, k->a, s);
         if (!rc)
             rc = ek_tpl_eval(rt, &v, k->b, s);

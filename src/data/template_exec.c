@@ -320,9 +320,9 @@ static int exec_macro(struct ek_tpl_rt *rt, const struct ek_tpl_node *n,
 static int exec_call_block(struct ek_tpl_rt *rt, const struct ek_tpl_node *n,
                            struct ek_tpl_scope *s)
 {
-    struct ek_tpl_val callee, caller, key, v;
-    struct ek_tpl_args args;
-    struct ek_tpl_dict *kw;
+    struct ek_tpl_val callee, caller = {0}, key = {0}, v;
+    struct ek_tpl_args args = {0};
+    struct ek_tpl_dict *kw = NULL;
     int rc = ek_tpl_eval(rt, &callee, n->b->a, s);
     if (!rc)
         rc = ek_tpl_eval_args(rt, &args, n->b->kids, s);

@@ -101,7 +101,7 @@ FILTER(f_title)
 FILTER(f_replace)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
-    const struct ek_tpl_str *s, *old, *new;
+    const struct ek_tpl_str *s = NULL, *old = NULL, *new = NULL;
     int64_t count = -1;
     int rc = ek_tpl_bind(rt, v, args, "old new | count");
     if (!rc)

@@ -152,7 +152,7 @@ FILTER(f_items)
 
 FILTER(f_reverse)
 {
-    struct ek_tpl_list l, r;
+    struct ek_tpl_list l = {0}, r = {0};
     int rc = no_args(rt, args);
     if (!rc && self->kind == EK_TPL_STR) {
         struct ek_tpl_val bounds[3] = {ek_tpl_none(), ek_tpl_none(), ek_tpl_int(-1)};
@@ -199,7 +199,7 @@ static int select_items(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
                         const struct ek_tpl_val *self, const struct ek_tpl_args *args,
                         bool by_attr, bool is_wanted)
 {
-    struct ek_tpl_list l = {NULL, 0}, kept;
+    struct ek_tpl_list l = {0}, kept = {0};
     struct caller c = {0};
     int rc = 0;
     if (ek_tpl_truth(self))
@@ -248,7 +248,7 @@ FILTER(f_rejectattr)
 
 FILTER(f_map)
 {
-    struct ek_tpl_list l = {NULL, 0}, made;
+    struct ek_tpl_list l = {0}, made = {0};
     struct caller c = {0};
     const struct ek_tpl_val *path = ek_tpl_dict_get_text(args->kw, "attribute", 9);
     const struct ek_tpl_val *fallback = ek_tpl_dict_get_text(args->kw, "default", 7);
@@ -461,7 +461,7 @@ FILTER(f_max)
 FILTER(f_sum)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX], item;
-    struct ek_tpl_list l;
+    struct ek_tpl_list l = {0};
     int rc = ek_tpl_bind(rt, v, args, "| attribute start");
     if (!rc)
         rc = ek_tpl_items(rt, &l, self);
@@ -479,8 +479,8 @@ FILTER(f_sum)
 FILTER(f_unique)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX], key;
-    struct ek_tpl_list l, kept;
-    struct ek_tpl_dict *seen;
+    struct ek_tpl_list l = {0}, kept = {0};
+    struct ek_tpl_dict *seen = NULL;
     int rc = ek_tpl_bind(rt, v, args, "| case_sensitive attribute");
     if (!rc)
         rc = ek_tpl_items(rt, &l, self);
@@ -504,8 +504,8 @@ FILTER(f_unique)
 FILTER(f_batch)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
-    struct ek_tpl_list l, rows;
-    int64_t n;
+    struct ek_tpl_list l = {0}, rows = {0};
+    int64_t n = 0;
     int rc = ek_tpl_bind(rt, v, args, "linecount | fill_with");
     if (!rc)
         rc = ek_tpl_arg_int(rt, &n, &v[0], args->what);
@@ -537,8 +537,8 @@ FILTER(f_batch)
 FILTER(f_slice)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
-    struct ek_tpl_list l, rows;
-    int64_t n;
+    struct ek_tpl_list l = {0}, rows = {0};
+    int64_t n = 0;
     int rc = ek_tpl_bind(rt, v, args, "slices | fill_with");
     if (!rc)
         rc = ek_tpl_arg_int(rt, &n, &v[0], args->what);

@@ -200,7 +200,7 @@ int ek_tpl_str_copy(struct ek_tpl_rt *rt, struct ek_tpl_val *out, const char *p,
         memcpy(text, p, n);
     bool is_plain = n > 0 && mark[0];
     int rc = ek_tpl_str_new(rt, out, text, n, is_plain);
-    if (rc || n == 0 || memchr(mark, !is_plain, n) == NULL)
+    if (rc || n == 0 || memchr(mark, is_plain ? 0 : 1, n) == NULL)
         return rc;
     uint8_t *m = ek_tpl_alloc(rt, n, 1);
     if (!m)

@@ -60,8 +60,9 @@ void ek_weight_pack(struct ek_weight *w, int64_t n0, int64_t n1, enum ek_dtype t
                     const void *rows, size_t row_bytes, float *scratch);
 
 /* The f32 scales of an E4M3 weight, [ceil(N/128)][ceil(K/128)] in w->data. Packing
- * e4m3 rows sets them to 1; the loader of a checkpoint writes its own (weight_scale_inv)
- * over them afterwards. Packing anything else sets them to the block's amax/448. */
+ * e4m3 rows sets them to 1; the loader of a checkpoint writes its own
+ * (weight_scale_inv) over them afterwards. Packing anything else sets them to the
+ * block's amax/448. */
 float *ek_weight_block_scales(const struct ek_weight *w);
 
 /* out[K] = row n of w as f32: what matmul multiplies by. For embeddings and tests. */
