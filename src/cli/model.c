@@ -20,14 +20,15 @@ void ek_model_options(struct ek_runtime_options *o, const char *path,
     };
 }
 
-int ek_model_open(struct ek_runtime *rt, struct ek_runtime_options *o,
+int ek_model_open(struct ek_runtime *rt, const struct ek_runtime_options *o,
                   struct ek_err *err)
 {
     struct ek_progress progress;
+    struct ek_runtime_options with_progress = *o;
     ek_progress_begin(&progress, "loading weights", true);
-    o->on_progress = ek_progress_bytes;
-    o->progress_arg = &progress;
-    int rc = ek_runtime_open(rt, o, err);
+    with_progress.on_progress = ek_progress_bytes;
+    with_progress.progress_arg = &progress;
+    int rc = ek_runtime_open(rt, &with_progress, err);
     ek_progress_end(&progress);
     return rc;
 }

@@ -1,5 +1,5 @@
-/* model.h - the options of every verb that runs a model, and opening one with a progress
- * line. */
+/* model.h - the options of every verb that runs a model, and opening one with a
+ * progress line. */
 #ifndef EVENKEEL_CLI_MODEL_H
 #define EVENKEEL_CLI_MODEL_H
 
@@ -51,7 +51,7 @@ void ek_model_options(struct ek_runtime_options *o, const char *path,
                       const struct ek_model_settings *s);
 
 /* ek_runtime_open with a progress line on standard error. */
-int ek_model_open(struct ek_runtime *rt, struct ek_runtime_options *o,
+int ek_model_open(struct ek_runtime *rt, const struct ek_runtime_options *o,
                   struct ek_err *err) EK_MUST_USE;
 
 #endif

@@ -11,9 +11,11 @@ struct ek_sampling_settings {
     int64_t seed; /* -1: a new one */
 };
 
-#define EK_SAMPLING_OPT(at, member) (at) + offsetof(struct ek_sampling_settings, member)
+#define EK_SAMPLING_OPT(at, member)                                                    \
+    ((at) + offsetof(struct ek_sampling_settings, member))
 
-/* Entries of an options table; `at` is the offset of the struct ek_sampling_settings. */
+/* Entries of an options table; `at` is the offset of the struct
+ * ek_sampling_settings. */
 #define EK_OPT_SAMPLING(at, temperature_text, max_tokens_text)                         \
     {.name = "max_tokens",                                                             \
      .letter = 'n',                                                                    \
