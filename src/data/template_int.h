@@ -8,10 +8,11 @@
  *   template_exec.c     runs statements         template_json.c    tojson
  *   template_eval.c     runs expressions        template_format.c  format, %, strftime
  *   template_loop.c     the variable loop       template_method.c, template_split.c
- *   template_call.c     calls, macros, globals  template_filter.c, template_filter_seq.c
+ *   template_call.c     calls, macros, globals  template_filter.c, .._filter_seq.c
  *   template_ops.c      operators, subscripts   template_test.c    `is` tests
  *
- * Functions that can fail return 0 or a status after the sentence was written to rt->err.
+ * Functions that can fail return 0 or a status after the sentence was written to
+ * rt->err.
  */
 #ifndef EVENKEEL_DATA_TEMPLATE_INT_H
 #define EVENKEEL_DATA_TEMPLATE_INT_H

@@ -143,7 +143,7 @@ METHOD(m_removesuffix)
 METHOD(m_replace)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
-    const struct ek_tpl_str *old, *new;
+    const struct ek_tpl_str *old = NULL, *new = NULL;
     int64_t count = -1;
     int rc = ek_tpl_bind(rt, v, args, "/old new | count");
     if (!rc)
@@ -325,7 +325,7 @@ METHOD(m_zfill)
 METHOD(d_get)
 {
     struct ek_tpl_val v[EK_TPL_PARAMS_MAX];
-    const struct ek_tpl_val *found;
+    const struct ek_tpl_val *found = NULL;
     int rc = ek_tpl_bind(rt, v, args, "/key | default");
     if (!rc)
         rc = ek_tpl_dict_get(rt, &found, self->d, &v[0]);

@@ -9,8 +9,8 @@
  * where a variable of that name was given. This pass finds those names. It reads a
  * frame's own statements first, then the frames inside it.
  *
- * An unknown filter or test is an error of the template, unless an `if` stands around it
- * in the same frame: then of the rendering, if it comes that far. */
+ * An unknown filter or test is an error of the template, unless an `if` stands around
+ * it in the same frame: then of the rendering, if it comes that far. */
 
 #define DEPTH 1000 /* of the tree; nests and chains together */
 
@@ -205,7 +205,7 @@ static int names_in(struct scan *s, const struct ek_tpl_node *list)
     return rc;
 }
 
-/* ---- second reading: the frames inside, filters and tests ------------------------- */
+/* ---- second reading: the frames inside, filters and tests ------------------------ */
 
 static int walk(struct scan *s, struct ek_tpl_node *list);
 

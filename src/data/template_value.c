@@ -1,3 +1,5 @@
+#include "data/template_value.h"
+
 #include "data/template_int.h"
 
 #include <math.h>

@@ -2,7 +2,8 @@
  *
  * Values are immutable but for namespaces, live in the arena of one rendering and are
  * passed by value. Every string knows byte by byte whether it came from a variable.
- * Functions that can fail return 0 or a status after the sentence was written to rt->err.
+ * Functions that can fail return 0 or a status after the sentence was written to
+ * rt->err.
  * Owns: nothing; what they make belongs to the arena of rt. Threads: the rendering's.
  */
 #ifndef EVENKEEL_DATA_TEMPLATE_VALUE_H
@@ -128,7 +129,8 @@ struct ek_tpl_args {
 
 struct ek_tpl_rt;
 
-/* self: the operand of a filter or test, the object of a method, MISSING for a function */
+/* self: the operand of a filter or test, the object of a method, MISSING for a
+ * function */
 typedef int ek_tpl_fn(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
                       const struct ek_tpl_val *self, const struct ek_tpl_args *args);
 
