@@ -108,8 +108,9 @@ static void embed_rows(const struct crew *c)
     if (n < 1)
         return;
     ek_rope_table(b->cs + c->t0 * lm->rope.n_dims, &lm->rope, b->pos + c->t0, n);
-    ek_rope_table(b->cs_local + c->t0 * lm->rope_local.n_dims, &lm->rope_local,
-                  b->pos + c->t0, n);
+    if (lm->p.window > 0)
+        ek_rope_table(b->cs_local + c->t0 * lm->rope_local.n_dims, &lm->rope_local,
+                      b->pos + c->t0, n);
 }
 
 /* q, k, v of this member's rows: bias, per-head norm, RoPE; k, v into their pages. */
