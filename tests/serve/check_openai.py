@@ -1,4 +1,5 @@
 """keel serve through the official openai client: what its users rely on."""
+import concurrent.futures
 import unittest
 
 import keelkit
@@ -137,6 +138,15 @@ class OpenAI(unittest.TestCase):
         self.assertEqual(once(5), once(5))
         self.assertEqual(once(-5), once(-5))
         self.assertGreater(len({once(s) for s in range(4)}), 1)
+
+    def test_an_answer_does_not_depend_on_its_company(self):
+        def one(i):
+            r = self.complete(prompt=f"{i} things to know: " + "and then " * (7 * i),
+                              max_tokens=12, seed=i, temperature=i % 2, logprobs=0)
+            return r.choices[0].text, r.choices[0].logprobs.token_logprobs
+        alone = [one(i) for i in range(6)]
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            self.assertEqual(list(pool.map(one, range(6))), alone)
 
     def test_a_bias_forces_a_token(self):
         r = self.chat(max_tokens=4, logit_bias={"9690": 100})
