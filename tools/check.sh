@@ -28,7 +28,7 @@ build() { # build PRESET [TARGET...]
 
 gate_format() { clang-format --dry-run -Werror "${c_files[@]}"; }
 
-gate_tree() { tools/check_tree.py --quiet; }
+gate_tree() { tools/check_tree.py; }
 
 gate_shell() { git ls-files '*.sh' .ci/run | xargs shellcheck -x; }
 
@@ -43,7 +43,8 @@ gate_cppcheck() {
 gate_tidy() {
     cmake --preset clang >/dev/null &&
         printf '%s\n' "${units[@]}" |
-        xargs -P "$jobs" -n 4 clang-tidy --quiet -p build/clang 2>/dev/null
+        xargs -P "$jobs" -n 4 clang-tidy --quiet -p build/clang \
+            2> >(grep -v 'warnings\? generated' >&2)
 }
 
 gate_asan() {
@@ -56,16 +57,36 @@ gate_tsan() {
 
 gate_fuzz() {
     build fuzz || return 1
-    local target name rc=0
-    for target in build/fuzz/fuzz/fuzz_*; do
-        name=$(basename "$target")
-        echo "$name: $fuzz_seconds s"
-        mkdir -p "build/fuzz/new/$name"
-        "$target" -max_total_time="$fuzz_seconds" -timeout=10 -rss_limit_mb=2048 \
-            -print_final_stats=0 -verbosity=0 -artifact_prefix="build/fuzz/$name-" \
-            "build/fuzz/new/$name" "tests/fuzz/corpus/${name#fuzz_}" || rc=1
+    local source running=0 rc=0
+    for source in tests/fuzz/fuzz_*.c; do
+        if ((running == jobs)); then
+            wait -n || rc=1
+            ((running -= 1))
+        fi
+        fuzz_one "$source" &
+        ((running += 1))
+    done
+    while ((running > 0)); do
+        wait -n || rc=1
+        ((running -= 1))
     done
     return $rc
+}
+
+fuzz_one() { # fuzz_one SOURCE: what it finds lies beside the target, ready to be replayed
+    local name log
+    name=$(basename "$1" .c)
+    log=build/fuzz/$name.log
+    mkdir -p "build/fuzz/new/$name"
+    if "build/fuzz/fuzz/$name" -max_total_time="$fuzz_seconds" -timeout=20 \
+        -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build/fuzz/$name-" \
+        "build/fuzz/new/$name" "tests/fuzz/corpus/${name#fuzz_}" >"$log" 2>&1; then
+        echo "$name: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") inputs"
+    else
+        grep -v '^#' "$log" | tail -n 60
+        echo "$name FAILED; the input lies at build/fuzz/$name-*"
+        return 1
+    fi
 }
 
 all=(format tree shell clang cppcheck tidy asan tsan fuzz)

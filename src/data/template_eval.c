@@ -15,7 +15,7 @@ int ek_tpl_eval_args(struct ek_tpl_rt *rt, struct ek_tpl_args *out,
         n += a->op == 0;
     int rc = ek_tpl_dict_new(rt, &kw, 0);
     if (!rc && n && !(pos.v = ek_tpl_alloc(rt, n, sizeof *pos.v)))
-        rc = ek_tpl_no_memory(rt);
+        return ek_tpl_no_memory(rt);
     for (; !rc && arg; arg = arg->next) {
         struct ek_tpl_val v;
         rc = ek_tpl_eval(rt, &v, arg->a, s);
