@@ -25,7 +25,7 @@ install_packages() {
     local as_root=()
     if [[ $EUID -ne 0 ]]; then
         if ! command -v sudo >/dev/null; then
-            echo "$what needs these Debian packages: ${missing[*]}" >&2
+            echo "Debian packages missing for $what: ${missing[*]}" >&2
             echo "Install them as root: apt-get install ${missing[*]}" >&2
             return 1
         fi

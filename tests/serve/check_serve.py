@@ -114,7 +114,6 @@ class Transport(unittest.TestCase):
             first, second = connect(server), connect(server)
             running = ask(first, {**LONG, "max_tokens": 1500})
             running.read(10)
-            start = time.monotonic()
             waiting = ask(second, {**LONG, "max_tokens": 1})
             self.assertEqual(waiting.status, 200)
             self.assertTrue(waiting.read(14).startswith(b": keep-alive\n\n"))
@@ -122,7 +121,6 @@ class Transport(unittest.TestCase):
             running.close()
             text = waiting.read().decode()
             self.assertTrue(text.rstrip().endswith("[DONE]"))
-            self.assertLess(time.monotonic() - start, 60)
         finally:
             self.assertEqual(server.stop(), 0)
 
