@@ -17,7 +17,7 @@
 #define MEMORY_USUAL (256u << 20)
 #define DEPTH_USUAL  200
 
-int ek_tpl_fail(struct ek_tpl_rt *rt, int status, const char *fmt, ...)
+int ek_tpl_fail_write(struct ek_tpl_rt *rt, int status, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
@@ -25,15 +25,6 @@ int ek_tpl_fail(struct ek_tpl_rt *rt, int status, const char *fmt, ...)
     va_end(args);
     ek_err_prefix(rt->err, "line %d", rt->line);
     return status;
-}
-
-int ek_tpl_no_memory(struct ek_tpl_rt *rt)
-{
-    if (rt->is_over_memory)
-        return ek_tpl_fail(rt, EK_ELIMIT,
-                           "rendering takes more than max_memory_bytes (%zu)",
-                           rt->arena->max_bytes);
-    return ek_tpl_fail(rt, EK_ENOMEM, "out of memory");
 }
 
 void *ek_tpl_alloc(struct ek_tpl_rt *rt, size_t n, size_t size)

@@ -154,8 +154,11 @@ struct ek_tpl_parser {
 int ek_tpl_parse_body(struct ek_tpl_parser *p, struct ek_tpl_node **out,
                       const char *ends) EK_MUST_USE;
 
-int ek_tpl_parse_fail(struct ek_tpl_parser *p, int status, int line, const char *fmt,
-                      ...) EK_PRINTF(4, 5);
+/* Writes the sentence and is `status`; see ek_err_as. */
+#define ek_tpl_parse_fail(p, status, line, ...)                                        \
+    ek_err_as(status, ek_tpl_parse_fail_write(p, status, line, __VA_ARGS__))
+int ek_tpl_parse_fail_write(struct ek_tpl_parser *p, int status, int line,
+                            const char *fmt, ...) EK_PRINTF(4, 5);
 int ek_tpl_unexpected(struct ek_tpl_parser *p, const char *wanted);
 int ek_tpl_node_new(struct ek_tpl_parser *p, struct ek_tpl_node **out, int kind,
                     int line) EK_MUST_USE;

@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 #include "data/template_int.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,7 +275,7 @@ static int int_value(struct ek_tpl_parser *p, struct ek_tpl_val *out)
         i = 2;
     }
     for (; i < t->n; i++) {
-        int c = t->p[i];
+        int c = (unsigned char)t->p[i];
         if (c == '_')
             continue;
         int digit = c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
@@ -366,6 +367,7 @@ static int parse_list(struct ek_tpl_parser *p, struct ek_tpl_node *n)
             rc = ek_tpl_parse_expr(p, end);
         if (rc)
             return rc;
+        assert(*end);
         end = &(*end)->next;
     }
     return 0;
@@ -381,8 +383,10 @@ static int parse_dict(struct ek_tpl_parser *p, struct ek_tpl_node *n)
             return 0;
         if (!rc)
             rc = ek_tpl_node_new(p, end, EK_TPL_N_PAIR, p->tok->line);
-        if (!rc)
-            rc = ek_tpl_parse_expr(p, &(*end)->a);
+        if (rc)
+            return rc;
+        assert(*end);
+        rc = ek_tpl_parse_expr(p, &(*end)->a);
         if (!rc)
             rc = ek_tpl_want_op(p, ':', "':'");
         if (!rc)

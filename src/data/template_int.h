@@ -55,8 +55,22 @@ struct ek_tpl_rt {
     bool is_over_memory; /* the last failed allocation was over the limit */
 };
 
-int ek_tpl_fail(struct ek_tpl_rt *rt, int status, const char *fmt, ...) EK_PRINTF(3, 4);
-int ek_tpl_no_memory(struct ek_tpl_rt *rt); /* after ek_tpl_alloc gave NULL */
+/* Writes the sentence and is `status`; see ek_err_as. */
+#define ek_tpl_fail(rt, status, ...)                                                   \
+    ek_err_as(status, ek_tpl_fail_write(rt, status, __VA_ARGS__))
+int ek_tpl_fail_write(struct ek_tpl_rt *rt, int status, const char *fmt, ...)
+    EK_PRINTF(3, 4);
+
+/* After ek_tpl_alloc gave NULL. */
+static inline int ek_tpl_no_memory(struct ek_tpl_rt *rt)
+{
+    if (rt->is_over_memory)
+        return ek_tpl_fail(rt, EK_ELIMIT,
+                           "rendering takes more than max_memory_bytes (%zu)",
+                           rt->arena->max_bytes);
+    return ek_tpl_fail(rt, EK_ENOMEM, "out of memory");
+}
+
 void *ek_tpl_alloc(struct ek_tpl_rt *rt, size_t n, size_t size) EK_MUST_USE;
 int ek_tpl_step(struct ek_tpl_rt *rt,
                 size_t n) EK_MUST_USE;             /* EK_ELIMIT past the end */

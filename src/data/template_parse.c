@@ -6,8 +6,8 @@
 
 /* Tokens -> statements. Recursion is bounded by ek_tpl_enter. */
 
-int ek_tpl_parse_fail(struct ek_tpl_parser *p, int status, int line, const char *fmt,
-                      ...)
+int ek_tpl_parse_fail_write(struct ek_tpl_parser *p, int status, int line,
+                            const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
