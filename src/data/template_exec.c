@@ -190,7 +190,7 @@ static int exec_items(struct ek_tpl_rt *rt, const struct ek_tpl_node *n,
                       struct ek_tpl_loop *loop, bool *is_empty)
 {
     struct ek_tpl_val self = {.kind = EK_TPL_LOOP, .loop = loop};
-    struct ek_tpl_scope *inner;
+    struct ek_tpl_scope *inner = NULL;
     int rc = ek_tpl_scope_new(rt, &inner, loop->scope, NULL, 0);
     *is_empty = true;
     while (!rc) {
@@ -234,7 +234,7 @@ static int exec_for(struct ek_tpl_rt *rt, const struct ek_tpl_node *n,
         rc = exec_items(rt, n, loop, &is_empty);
     if (rc || !is_empty || !n->kids)
         return rc;
-    struct ek_tpl_scope *inner;
+    struct ek_tpl_scope *inner = NULL;
     rc = ek_tpl_scope_new(rt, &inner, s, n->kids->unset, n->kids->n_unset);
     return rc ? rc : ek_tpl_exec(rt, n->kids->body, inner);
 }
@@ -265,7 +265,7 @@ static int exec_set(struct ek_tpl_rt *rt, const struct ek_tpl_node *n,
 static int exec_captured(struct ek_tpl_rt *rt, struct ek_tpl_val *out, bool *is_done,
                          const struct ek_tpl_node *n, struct ek_tpl_scope *s)
 {
-    struct ek_tpl_scope *inner;
+    struct ek_tpl_scope *inner = NULL;
     size_t at = ek_tpl_capture_begin(rt);
     int rc = ek_tpl_scope_new(rt, &inner, s, n->unset, n->n_unset);
     if (!rc)
@@ -347,7 +347,7 @@ static int exec_call_block(struct ek_tpl_rt *rt, const struct ek_tpl_node *n,
 static int exec_scope(struct ek_tpl_rt *rt, const struct ek_tpl_node *n,
                       struct ek_tpl_scope *s)
 {
-    struct ek_tpl_scope *inner;
+    struct ek_tpl_scope *inner = NULL;
     int rc = ek_tpl_scope_new(rt, &inner, s, n->unset, n->n_unset);
     for (const struct ek_tpl_node *k = n->kids; !rc && k; k = k->next) {
         struct ek_tpl_val v;
