@@ -265,7 +265,7 @@ static int generate(const char *path, const struct settings *set)
 {
     struct ek_err err = EK_ERR_INIT;
     struct work w = {.set = set, .path = path};
-    bool is_input = true; /* until the model is open, the file is to blame */
+    bool is_input = true; /* while files are read, they are to blame */
     int code = EK_EXIT_OK, rc;
     ek_ids_init(&w.ids, (size_t)1 << 28);
     ek_buf_init(&w.answer, ANSWER_BYTES_MAX);
@@ -273,9 +273,11 @@ static int generate(const char *path, const struct settings *set)
     ek_interrupt_catch();
     if ((rc = open_model(&w, &err)) != 0)
         goto out;
+    is_input = set->prompt_file != NULL;
+    if ((rc = read_prompt(&w, &err)) != 0)
+        goto out;
     is_input = false;
-    if ((rc = read_prompt(&w, &err)) != 0 || (rc = set_request(&w, &err)) != 0 ||
-        (rc = complete(&w, &err)) != 0)
+    if ((rc = set_request(&w, &err)) != 0 || (rc = complete(&w, &err)) != 0)
         goto out;
     if (set->json && (rc = print_json(&w)) != 0)
         ek_err_set(&err, rc, "standard output: %s", ek_status_text(rc));

@@ -66,6 +66,7 @@ class Tiny(unittest.TestCase):
                 (3, (__file__, "-p", "x"), "GGUF"),
                 (3, ("/nonexistent.gguf", "-p", "x"), "/nonexistent.gguf"),
                 (3, (TINY, "-p", "x", "--ctx", "4096"), "4096"),
+                (3, (TINY, "--prompt-file", "/nonexistent"), "/nonexistent"),
                 (1, (TINY, "-p", "x" * 4000), "tokens"),
                 (1, (TINY, "-p", "x", "--stop", ""), "--stop")):
             got = keel("generate", *args)
