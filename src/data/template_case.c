@@ -18,6 +18,11 @@ static bool is_lower(uint32_t c)
     return utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_LL;
 }
 
+static bool is_upper(uint32_t c)
+{
+    return utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_LU;
+}
+
 /* Characters a word's case looks through: marks, modifiers, some punctuation. */
 static bool is_case_ignorable(uint32_t c)
 {
@@ -113,9 +118,10 @@ int ek_tpl_case(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
         uint32_t c;
         size_t len = ek_tpl_char(s, i, &c);
         bool is_plain = ek_tpl_plain_at(s, i);
-        bool is_upper = utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_LU;
-        if (how == EK_TPL_UPPER || (how == EK_TPL_SWAPCASE && !is_upper))
+        if (how == EK_TPL_UPPER || (how == EK_TPL_SWAPCASE && is_lower(c)))
             rc = put_upper(rt, c, is_plain);
+        else if (how == EK_TPL_SWAPCASE && !is_upper(c))
+            rc = ek_tpl_put_sub(rt, s, i, i + len);
         else if ((how == EK_TPL_TITLE && !in_word) ||
                  (how == EK_TPL_CAPITALIZE && i == 0))
             rc = put_title(rt, c, is_plain);
@@ -148,9 +154,16 @@ static int all_are(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
     return rc ? rc : ek_tpl_step(rt, self->s->n / 8);
 }
 
-static bool is_digit(uint32_t c)
+static bool is_decimal(uint32_t c)
 {
     return utf8proc_category((utf8proc_int32_t)c) == UTF8PROC_CATEGORY_ND;
+}
+
+/* Superscripts and subscripts are digits that are not decimal. */
+static bool is_digit(uint32_t c)
+{
+    return is_decimal(c) || c == 0xb2 || c == 0xb3 || c == 0xb9 || c == 0x2070 ||
+           (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089);
 }
 
 static bool is_alpha(uint32_t c)
@@ -178,7 +191,7 @@ bool ek_tpl_is_word(uint32_t c)
     }
 
 CLASS_METHOD(ek_tpl_isdigit, is_digit)
-CLASS_METHOD(ek_tpl_isdecimal, is_digit)
+CLASS_METHOD(ek_tpl_isdecimal, is_decimal)
 CLASS_METHOD(ek_tpl_isalpha, is_alpha)
 CLASS_METHOD(ek_tpl_isalnum, is_alnum)
 CLASS_METHOD(ek_tpl_isspace, ek_tpl_is_space)

@@ -77,6 +77,10 @@ class Equal(unittest.TestCase):
         return self.compare([(source, variables) for _, variables in cases],
                             [f"{name}: {case}" for case, _ in cases])
 
+    def skip(self, why):
+        print(f"skipped: {self.id().rsplit('.', 1)[1]}: {why}")
+        self.skipTest(why)
+
     def report(self, wrong):
         self.assertFalse(wrong, "\n" + "\n".join(f"{n}: {s}" for n, s in wrong[:20]))
 
@@ -84,10 +88,10 @@ class Equal(unittest.TestCase):
         try:
             from gguf import GGUFReader
         except ImportError:
-            self.skipTest("needs the Python package gguf")
+            self.skip("needs the Python package gguf")
         model = os.environ.get("EK_MODEL", "")
         if not os.path.exists(model):
-            self.skipTest("the default model is absent")
+            self.skip("the default model is absent")
         field = GGUFReader(model).fields["tokenizer.chat_template"]
         source = bytes(field.parts[-1]).decode("utf-8")
         wrong, rendered = self.compare_template("SmolLM2", source)
@@ -96,7 +100,7 @@ class Equal(unittest.TestCase):
 
     def test_every_real_template_of_the_source_package(self):
         if not TEMPLATES:
-            self.skipTest("the llama-cpp-python 0.3.36 source package is absent")
+            self.skip("the llama-cpp-python 0.3.36 source package is absent")
         passed, all_wrong, total, total_rendered = 0, [], 0, 0
         n_cases = len(list(template_conversations.cases()))
         for path in TEMPLATES:

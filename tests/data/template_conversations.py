@@ -180,6 +180,6 @@ def cases():
                                                             enumerate(OPTIONS)):
         variables = {"messages": messages, "tools": None, "documents": None,
                      "add_generation_prompt": False, "bos_token": "<s>",
-                     "eos_token": "</s>"}
+                     "eos_token": "</s>", "functions": "[]", "datetime": "today"}
         variables.update(options)
         yield f"{name}/{i}", variables
