@@ -5,6 +5,7 @@
 #include "cli/verb.h"
 #include "serve/server.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -171,9 +172,11 @@ static volatile sig_atomic_t last_signal;
 
 static void on_signal(int sig)
 {
+    int saved = errno;
     last_signal = sig;
     if (running)
         ek_server_stop(running);
+    errno = saved;
 }
 
 static void catch_signals(void)

@@ -7,8 +7,11 @@
 #include "base/rng.h"
 #include "serve/server_int.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <time.h>
+#include <unistd.h>
 
 #define TICK_US 250000
 
@@ -78,8 +81,13 @@ static void on_tick(struct ek_timer *t)
         ek_log(EK_LOG_ERROR, "no_memory", "what=timer");
 }
 
-static void on_stop(struct ek_server *s)
+static void on_stop(struct ek_watch *w, int events)
 {
+    struct ek_server *s = w->owner;
+    uint64_t n_stops = 0;
+    (void)events;
+    if (read(w->fd, &n_stops, sizeof n_stops) < 0)
+        return;
     bool is_first = !s->is_draining;
     if (is_first) {
         s->is_draining = true;
@@ -87,21 +95,17 @@ static void on_stop(struct ek_server *s)
         ek_log(EK_LOG_INFO, "draining", "calls=%d", s->n_calls);
         ek_http_server_drain(s->http);
     }
-    if (!is_first || s->n_stops > 1)
+    if (!is_first || n_stops > 1)
         cancel_all(s);
+    maybe_end(s);
 }
 
-/* Woken by the worker or by ek_server_stop. */
+/* Woken by the worker. */
 static void on_wake(void *arg)
 {
     struct ek_server *s = arg;
     for (struct ek_delta *d; (d = ek_worker_next(s->worker));)
         ek_call_on_delta(s, d);
-    int n_stops = s->n_stops;
-    if (n_stops != s->n_stops_seen) {
-        s->n_stops_seen = n_stops;
-        on_stop(s);
-    }
     maybe_end(s);
 }
 
@@ -109,6 +113,17 @@ static void wake(void *arg)
 {
     struct ek_server *s = arg;
     ek_loop_wake(s->loop);
+}
+
+static int watch_stops(struct ek_server *s, struct ek_err *err)
+{
+    s->stops.on_ready = on_stop;
+    s->stops.owner = s;
+    s->stops.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (s->stops.fd < 0)
+        return ek_err_set(err, EK_EIO, "eventfd: %s", strerror(errno));
+    int rc = ek_watch_start(s->loop, &s->stops, EK_READABLE);
+    return rc ? ek_err_set(err, rc, "epoll: %s", ek_status_text(rc)) : 0;
 }
 
 static int start_worker(struct ek_server *s, struct ek_err *err)
@@ -136,6 +151,7 @@ int ek_server_new(struct ek_server **out, const struct ek_server_options *o,
     struct ek_server *s = ek_calloc(1, sizeof *s);
     if (!s)
         return ek_err_set(err, EK_ENOMEM, "no memory for the server");
+    s->stops.fd = -1;
     s->o = *o;
     s->rt = rt;
     s->created_s = ek_clock_wall_us() / 1000000;
@@ -155,7 +171,9 @@ int ek_server_new(struct ek_server **out, const struct ek_server_options *o,
     if (!rc) {
         ek_loop_on_wake(s->loop, on_wake, s);
         ek_timer_init(&s->tick, s->loop, on_tick, s);
-        rc = start_worker(s, err);
+        rc = watch_stops(s, err);
+        if (!rc)
+            rc = start_worker(s, err);
     }
     if (!rc)
         rc = ek_http_server_new(&s->http, s->loop, o->listen, o->tls, &s->o.limits,
@@ -180,8 +198,9 @@ int ek_server_run(struct ek_server *s, struct ek_err *err)
 
 void ek_server_stop(struct ek_server *s)
 {
-    s->n_stops = s->n_stops + 1;
-    ek_loop_wake(s->loop);
+    static const uint64_t one = 1;
+    ssize_t n = write(s->stops.fd, &one, sizeof one);
+    (void)n; /* fails only when the counter is full: then it is readable */
 }
 
 /* Closes what is left (calls lose their exchange and are cancelled) and waits until the
@@ -208,7 +227,11 @@ void ek_server_free(struct ek_server *s)
     ek_worker_free(s->worker);
     if (s->loop) {
         ek_timer_stop(&s->tick);
+        if (s->stops.loop)
+            ek_watch_stop(&s->stops);
         ek_loop_free(s->loop);
     }
+    if (s->stops.fd >= 0)
+        close(s->stops.fd);
     ek_free(s);
 }

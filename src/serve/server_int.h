@@ -10,8 +10,6 @@
 #include "serve/server.h"
 #include "serve/worker.h"
 
-#include <signal.h>
-
 struct ek_call;
 
 struct ek_server {
@@ -29,9 +27,8 @@ struct ek_server {
     bool is_draining;
     bool is_forced; /* calls under way were cancelled */
     int64_t drain_until_us;
-    volatile sig_atomic_t n_stops; /* ek_server_stop calls; read by the loop */
-    int n_stops_seen;
-    uint64_t next_id; /* of answers, mixed with id_salt */
+    struct ek_watch stops; /* eventfd that counts ek_server_stop calls */
+    uint64_t next_id;      /* of answers, mixed with id_salt */
     uint64_t id_salt;
 };
 

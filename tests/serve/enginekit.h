@@ -9,6 +9,7 @@
 #include "serve/engine.h"
 
 #include <math.h>
+#include <pthread.h>
 
 #define KIT_PAGES 40
 #define KIT_CTX   256
@@ -29,6 +30,7 @@ struct kit {
     struct ek_delta *held[64];
     int32_t n_held;
     int32_t n_forwards, max_rows, max_tokens;
+    pthread_mutex_t gate; /* a step passes it: who holds it holds the engine */
 };
 
 /* What one choice has said. */
@@ -92,6 +94,8 @@ static inline int32_t kit_forward(void *arg, const struct ek_lm_seq *seqs,
 {
     struct kit *k = arg;
     int32_t n_rows = 0, n_tokens = 0;
+    pthread_mutex_lock(&k->gate);
+    pthread_mutex_unlock(&k->gate);
     for (int32_t s = 0; s < n_seqs; s++) {
         const struct ek_lm_seq *q = &seqs[s];
         for (int32_t i = 0; i < q->n_tokens; i++) {
@@ -153,6 +157,7 @@ static inline void kit_open(struct kit *k, const struct ek_engine_options *o)
 {
     static const struct ek_ops ops = {.softmax = kit_softmax, .argmax = kit_argmax};
     memset(k, 0, sizeof *k);
+    pthread_mutex_init(&k->gate, NULL);
     made_bpe_init(&k->made);
     k->end_id = made_token(&k->made, "<|im_end|>", EK_TOK_CONTROL);
     k->tokenizer = made_bpe_load(&k->made, "gpt-2");
