@@ -302,12 +302,11 @@ FILTER(f_int)
         return rc;
     if (self->kind == EK_TPL_UNDEF)
         return ek_tpl_undef_fail(rt, self);
-    if (ek_tpl_is_integer(self, &i))
+    if (ek_tpl_is_integer(self, &i) ||
+        (self->kind == EK_TPL_STR && parse_int(&i, self->s, (int)base)))
         *out = ek_tpl_int(i);
     else if (self->kind == EK_TPL_FLOAT && !isnan(self->f))
         rc = int_of_float(rt, out, self->f);
-    else if (self->kind == EK_TPL_STR && parse_int(&i, self->s, (int)base))
-        *out = ek_tpl_int(i);
     else if (self->kind == EK_TPL_STR && parse_float(&f, self->s) && isfinite(f))
         rc = int_of_float(rt, out, f);
     else
