@@ -3,9 +3,11 @@
 #include "cli/docs.h"
 #include "cli/verb.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* In the order of the usage; NULL ends the list. One a line: */
 /* clang-format off */
@@ -28,7 +30,9 @@ static int usage(FILE *to)
     fprintf(
         to,
         "\n`keel <verb> --help` tells about one verb; `keel --version` the version.\n");
-    return to == stdout ? EK_EXIT_OK : EK_EXIT_USAGE;
+    if (to != stdout)
+        return EK_EXIT_USAGE;
+    return fflush(stdout) || ferror(stdout) ? EK_EXIT_FAILED : EK_EXIT_OK;
 }
 
 /* For the build alone, and so not in the usage. */
@@ -57,8 +61,20 @@ static int unknown_verb(const char *word)
     return EK_EXIT_USAGE;
 }
 
+/* A parent may have closed 0, 1 or 2. The next file opened would get that number, and
+ * what is said on standard error would go into a model or to a client. Each is filled
+ * with what it cannot be used for, so that using it still fails. */
+static void hold_standard_files(void)
+{
+    for (int fd = 0; fd <= 2; fd++) {
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+    }
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_files();
     signal(SIGPIPE, SIG_IGN);
     if (argc < 2)
         return usage(stderr);
