@@ -258,6 +258,24 @@ static int read_tls(struct ek_tls_context **tls, const struct settings *set,
     return ek_tls_context_new(tls, set->tls_cert, set->tls_key, err);
 }
 
+/* A browser compares the origin byte by byte, so what could never be equal is refused
+ * here; and it stands in a header of every answer. */
+static int check_cors(const char *origin, struct ek_err *err)
+{
+    if (!origin || strcmp(origin, "*") == 0)
+        return 0;
+    const char *host = strstr(origin, "://");
+    size_t n = 0;
+    while (origin[n] > ' ' && origin[n] != 0x7f && origin[n] != ',')
+        n++;
+    if (host && host > origin && host[3] && !strchr(host + 3, '/') && !origin[n])
+        return 0;
+    return ek_err_set(err, EK_EINVAL,
+                      "--cors: '%s' is no origin; expected * or one such as "
+                      "https://app.example (no path, no slash at the end)",
+                      origin);
+}
+
 /* Serves until a signal. Errors as ek_server_new and ek_server_run. */
 static int serve(struct ek_runtime *rt, const struct settings *set,
                  struct ek_server_options *o, struct ek_err *err)
@@ -291,8 +309,10 @@ static int run_model(const struct settings *set, const char *path,
     if (!set->check)
         rc = serve(&rt, set, o, &err);
     ek_runtime_close(&rt);
-    if (rc)
-        return ek_verb_fail(&ek_verb_serve, &err, false);
+    if (rc) {
+        int code = ek_verb_fail(&ek_verb_serve, &err, false);
+        return rc == EK_EINVAL ? EK_EXIT_USAGE : code; /* --listen names no address */
+    }
     return last_signal == SIGINT ? EK_EXIT_INTERRUPTED : EK_EXIT_OK;
 }
 
@@ -309,12 +329,14 @@ static int run_with(const struct settings *set, const char *path)
     int rc = read_keys(&auth, set, &err);
     if (!rc)
         rc = read_tls(&tls, set, &err);
+    if (!rc)
+        rc = check_cors(set->cors, &err);
     if (rc) {
         ek_verb_fail(&ek_verb_serve, &err, false);
     } else {
         ek_server_options_default(&o);
         name_of_path(id, sizeof id, path);
-        o.model_id = set->model_name ? set->model_name : id;
+        o.model_id = set->model_name && *set->model_name ? set->model_name : id;
         o.listen = set->listen;
         o.tls = tls;
         o.auth = &auth;

@@ -146,6 +146,8 @@ int ek_runtime_open(struct ek_runtime *rt, const struct ek_runtime_options *o,
         return rc;
     rt->ops = ek_ops_get(isa);
     rc = ek_modelfile_open(&m, o->path, err);
+    if (rc == EK_EINVAL) /* a device, a pipe: not an option's fault */
+        rc = EK_EFORMAT;
     if (!rc)
         rc = open_text(rt, &m, err);
     if (!rc)
