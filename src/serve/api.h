@@ -54,11 +54,11 @@ struct ek_api_params {
     bool stream;
     bool include_usage;    /* a last chunk with the usage */
     bool continuous_usage; /* usage in each chunk */
-    bool has_max_tokens;
+    bool has_max_tokens;   /* given; else max_tokens is a default that may be cut */
     bool has_seed;
     int64_t n;
     int64_t best_of;
-    int64_t max_tokens;
+    int64_t max_tokens; /* 0: what the context leaves */
     int64_t max_completion_tokens;
     int64_t min_tokens;
     int64_t seed;
@@ -93,6 +93,11 @@ void ek_api_params_release(struct ek_api_params *p);
  * fields of their own. */
 int ek_api_object(json_t **root, const char *body, size_t n,
                   struct ek_api_error *e) EK_MUST_USE;
+
+/* Points *to at a string field of at most 512 bytes, which may be absent or null
+ * (*to unchanged). */
+int ek_api_read_string(const char **to, const json_t *root, const char *name,
+                       struct ek_api_error *e) EK_MUST_USE;
 
 /* Checks a chat's messages and joins content parts to strings, in place. */
 int ek_api_check_messages(json_t *messages, struct ek_api_error *e) EK_MUST_USE;

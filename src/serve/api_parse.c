@@ -78,12 +78,10 @@ static int read_number(void *to, const struct field *f, const json_t *v,
                        struct ek_api_error *e)
 {
     char range[96];
-    if (f->max >= INT_MAX_D && f->min < -INT_MAX_D)
+    if (f->max > INT_MAX_D)
         snprintf(range, sizeof range, "an integer of 64 bits");
-    else if (f->max >= INT_MAX_D)
-        snprintf(range, sizeof range, "an integer of at least %g", f->min);
     else
-        snprintf(range, sizeof range, "%s from %g to %g",
+        snprintf(range, sizeof range, "%s from %.10g to %.10g",
                  f->type == F_INT ? "an integer" : "a number", f->min, f->max);
     double d = json_number_value(v);
     if (!json_is_number(v) || !(d >= f->min && d <= f->max) ||
@@ -262,21 +260,41 @@ static int read_stream_options(struct ek_api_params *p, struct ek_api_error *e)
     return 0;
 }
 
+/* Whether it may stand in a header of the answer. */
+static bool is_printable(const char *s)
+{
+    while ((unsigned char)*s >= ' ' && *s != 0x7f)
+        s++;
+    return *s == 0;
+}
+
+int ek_api_read_string(const char **to, const json_t *root, const char *name,
+                       struct ek_api_error *e)
+{
+    const json_t *v = get(root, name);
+    if (!v)
+        return 0;
+    if (!json_is_string(v) || json_string_length(v) > 512 ||
+        strlen(json_string_value(v)) != json_string_length(v))
+        return wrong(e, name, "a string of at most 512 bytes", v);
+    *to = json_string_value(v);
+    return 0;
+}
+
 static int read_strings(struct ek_api_params *p, struct ek_api_error *e)
 {
-    static const char *const names[] = {"model", "request_id", "user", "cache_salt"};
-    const char **const to[] = {&p->model, &p->request_id, NULL, NULL};
-    for (int i = 0; i < 4; i++) {
-        const json_t *v = get(p->root, names[i]);
-        if (!v)
-            continue;
-        if (!json_is_string(v) || json_string_length(v) > 512 ||
-            strlen(json_string_value(v)) != json_string_length(v))
-            return wrong(e, names[i], "a string of at most 512 bytes", v);
-        if (to[i])
-            *to[i] = json_string_value(v);
-    }
-    return 0;
+    const char *ignored;
+    int rc = ek_api_read_string(&p->model, p->root, "model", e);
+    if (!rc)
+        rc = ek_api_read_string(&p->request_id, p->root, "request_id", e);
+    if (!rc)
+        rc = ek_api_read_string(&ignored, p->root, "user", e);
+    if (!rc)
+        rc = ek_api_read_string(&ignored, p->root, "cache_salt", e);
+    if (!rc && p->request_id && !is_printable(p->request_id))
+        rc = wrong(e, "request_id", "a string without control characters",
+                   json_object_get(p->root, "request_id"));
+    return rc;
 }
 
 static int read_chat(struct ek_api_params *p, struct ek_api_error *e)
@@ -392,10 +410,8 @@ static int settle_max_tokens(struct ek_api_params *p, struct ek_api_error *e)
     if (p->max_completion_tokens > 0)
         p->max_tokens = p->max_completion_tokens;
     p->has_max_tokens = p->max_tokens > 0;
-    if (p->kind == EK_API_COMPLETION && !p->has_max_tokens) {
+    if (p->kind == EK_API_COMPLETION && !p->has_max_tokens)
         p->max_tokens = p->min_tokens > 16 ? p->min_tokens : 16;
-        p->has_max_tokens = true;
-    }
     if (p->has_max_tokens && p->min_tokens > p->max_tokens)
         return ek_api_fail(e, 400, "min_tokens",
                            "min_tokens: %lld is more than max_tokens %lld",

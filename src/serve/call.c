@@ -106,19 +106,25 @@ static int build(struct ek_call *c, enum ek_api_kind kind, struct ek_api_error *
     return 0;
 }
 
-/* Refuses before any work when there is no room: cheap for both sides. */
-static bool refuse_early(struct ek_server *s, struct ek_http_exchange *x)
+/* Refuses a call of n choices that has no room. Asked with 1 before any work, which is
+ * cheap for both sides. One that is more than all the room there is may come when
+ * nothing else is here: it could not come ever otherwise. */
+static bool refuse_full(struct ek_server *s, struct ek_http_exchange *x, int32_t n)
 {
     int32_t most = s->rt->engine_options.max_seqs + s->o.max_queue;
+    int32_t now = ek_worker_choices(s->worker);
     if (s->is_draining) {
         ek_reply_error(s, x, 503, "", "the server is stopping");
         return true;
     }
-    if (ek_worker_choices(s->worker) >= most) {
+    if (now > 0 && n > most - now) {
         char message[128];
         s->metrics.refused_full++;
-        snprintf(message, sizeof message,
-                 "the queue is full (%d running or waiting); try again later", most);
+        snprintf(
+            message, sizeof message,
+            "the queue is full (%d of %d answers running or waiting, %d asked for); "
+            "try again later",
+            now, most, n);
         ek_reply_error(s, x, 429, "", message);
         return true;
     }
@@ -135,7 +141,7 @@ static void submit(struct ek_call *c)
         ek_metrics_add(&s->metrics, params_n, SMALL, r->n);
         ek_metrics_add(&s->metrics, params_max_tokens, TOKENS, r->max_tokens);
         int rc = ek_worker_submit(s->worker, &c->jobs[i].request);
-        assert(rc == 0); /* refuse_early left room for any list of prompts */
+        assert(rc == 0); /* refuse_full left room for any list of prompts */
         (void)rc;
     }
 }
@@ -143,7 +149,7 @@ static void submit(struct ek_call *c)
 void ek_call_start(struct ek_server *s, struct ek_http_exchange *x,
                    enum ek_api_kind kind)
 {
-    if (refuse_early(s, x))
+    if (refuse_full(s, x, 1))
         return;
     struct ek_api_error e = {.http = 500};
     struct ek_call *c = ek_calloc(1, sizeof *c);
@@ -158,6 +164,10 @@ void ek_call_start(struct ek_server *s, struct ek_http_exchange *x,
     ek_buf_init(&c->out, ANSWER_BYTES_MAX);
     if (build(c, kind, &e)) {
         ek_reply_api_error(s, x, &e);
+        free_call(c);
+        return;
+    }
+    if (refuse_full(s, x, n_choices(c))) {
         free_call(c);
         return;
     }

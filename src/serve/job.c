@@ -257,7 +257,8 @@ static int set_lengths(struct ek_request *r, const struct ek_job_model *m,
                            "max_tokens: %lld after a prompt of %d tokens are more than "
                            "the context of %d tokens",
                            (long long)p->max_tokens, r->n_prompt, m->rt->ctx);
-    r->max_tokens = p->has_max_tokens ? (int32_t)p->max_tokens : room;
+    r->max_tokens =
+        p->max_tokens > 0 && p->max_tokens < room ? (int32_t)p->max_tokens : room;
     if (p->min_tokens > r->max_tokens)
         return ek_api_fail(e, 400, "min_tokens",
                            "min_tokens: %lld are more than the %d the answer may have",

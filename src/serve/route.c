@@ -141,11 +141,26 @@ static void get_metrics(struct ek_server *s, struct ek_http_exchange *x)
     reply_out(s, x, &o, "text/plain; version=0.0.4; charset=utf-8");
 }
 
+/* The member, or NULL when it is absent or null. */
+static json_t *member(const json_t *root, const char *name)
+{
+    json_t *v = json_object_get(root, name);
+    return json_is_null(v) ? NULL : v;
+}
+
+static int check_model(const struct ek_job_model *m, const json_t *root,
+                       struct ek_api_error *e)
+{
+    const char *name = NULL;
+    int rc = ek_api_read_string(&name, root, "model", e);
+    return rc ? rc : ek_job_check_model(m, name, e);
+}
+
 static int read_flag(const json_t *root, const char *name, bool *flag,
                      struct ek_api_error *e)
 {
-    const json_t *v = json_object_get(root, name);
-    if (v && !json_is_boolean(v) && !json_is_null(v))
+    const json_t *v = member(root, name);
+    if (v && !json_is_boolean(v))
         return ek_api_fail(e, 400, name, "%s: expected true or false", name);
     if (json_is_boolean(v))
         *flag = json_is_true(v);
@@ -158,10 +173,9 @@ static int tokenize(struct ek_ids *ids, bool *with_strings,
 {
     struct ek_api_params p = {
         .kind = EK_API_CHAT, .add_generation_prompt = true, .add_special_tokens = true};
-    const json_t *prompt = json_object_get(root, "prompt");
-    const json_t *model = json_object_get(root, "model");
-    p.messages = json_object_get(root, "messages");
-    int rc = ek_job_check_model(m, json_string_value(model), e);
+    const json_t *prompt = member(root, "prompt");
+    p.messages = member(root, "messages");
+    int rc = check_model(m, root, e);
     if (!rc)
         rc = read_flag(root, "add_special_tokens", &p.add_special_tokens, e);
     if (!rc)
@@ -228,8 +242,8 @@ static int detokenize(struct ek_buf *text, const struct ek_job_model *m,
     const json_t *tokens = json_object_get(root, "tokens");
     struct ek_ids ids;
     ek_ids_init(&ids, EK_API_VALUES_MAX);
-    int rc = 0;
-    if (!json_is_array(tokens))
+    int rc = check_model(m, root, e);
+    if (!rc && !json_is_array(tokens))
         rc = ek_api_fail(e, 400, "tokens", "tokens: expected a list of token ids");
     for (size_t i = 0; !rc && i < json_array_size(tokens); i++) {
         const json_t *id = json_array_get(tokens, i);
@@ -346,7 +360,7 @@ static void send_options(struct ek_server *s, struct ek_http_exchange *x,
         rc = ek_http_add_header(x, "Access-Control-Allow-Methods", allow);
         if (!rc)
             rc = ek_http_add_header(x, "Access-Control-Allow-Headers",
-                                    "Authorization, Content-Type");
+                                    "Authorization, *");
         if (!rc)
             rc = ek_http_add_header(x, "Access-Control-Max-Age", "600");
     }

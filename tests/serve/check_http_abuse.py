@@ -198,6 +198,8 @@ class Abuse(unittest.TestCase):
     def test_a_full_queue_is_429_with_retry_after_and_health_still_answers(self):
         running = self.open_stream()
         self.wait_running(1)
+        answer = self.post({**HELLO, "n": 2})  # two answers, and room for one
+        self.assertRefused(answer, 429)
         queued = self.open_stream()
         self.wait_running(1, 1)
         answer = self.post(HELLO)

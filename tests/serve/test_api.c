@@ -175,6 +175,8 @@ static void numbers_out_of_range_and_wrong_types_are_named(void **state)
         {"\"logit_bias\":{\"99999999999\":1}", "logit_bias"},
         {"\"logit_bias\":[1]", "logit_bias"},
         {"\"model\":5", "model"},
+        {"\"request_id\":\"a\\r\\nX: 1\"", "request_id"},
+        {"\"request_id\":\"\\u007f\"", "request_id"},
         {"\"chat_template_kwargs\":[]", "chat_template_kwargs"},
         {"\"echo\":true", "echo"},
     };
