@@ -52,7 +52,10 @@ gate_asan() {
 }
 
 gate_tsan() {
-    build tsan && ctest --preset tsan -j "$jobs" -R '^(base/(team|ring|log)|net/|serve/|lm/)' -LE slow
+    # The scripts drive keel with the real model, thirty times slower here; serve/server
+    # takes the same threads through the same hand-overs with a model of a few lines.
+    build tsan && ctest --preset tsan -j "$jobs" -LE slow \
+        -R '^(base/(team|ring|log)|net/|serve/|lm/)' -E '^serve/(openai|http_abuse|serve|page)$'
 }
 
 gate_fuzz() {
