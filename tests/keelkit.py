@@ -69,7 +69,7 @@ class Server:
         return os.pread(self.log.fileno(), 1 << 20, 0).decode("utf-8", "replace")
 
     def get(self, path):
-        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=240) as answer:
             return answer.read().decode()
 
     def metric(self, name):
@@ -84,7 +84,7 @@ class Server:
         """Ends the server as a supervisor would; returns its exit code."""
         self.process.terminate()
         try:
-            return self.process.wait(timeout=30)
+            return self.process.wait(timeout=240)
         finally:
             self.process.kill()
             self.process.wait()

@@ -40,7 +40,7 @@ class Abuse(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, "a request is stuck")
             time.sleep(0.01)
 
-    def raw(self, data, timeout=30):
+    def raw(self, data, timeout=240):
         """The answer to raw bytes: (status, body), (None, b"") when closed without."""
         with socket.create_connection(("127.0.0.1", self.server.port), timeout) as s:
             s.sendall(data)
@@ -54,7 +54,7 @@ class Abuse(unittest.TestCase):
     def post(self, body, path="/v1/chat/completions", headers=None, method="POST"):
         if not isinstance(body, bytes):
             body = json.dumps(body).encode()
-        c = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=60)
+        c = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=240)
         c.request(method, path, body, {"Content-Type": "application/json", **(headers or {})})
         r = c.getresponse()
         answer = r.status, r.read(), dict(r.getheaders())
@@ -99,7 +99,7 @@ class Abuse(unittest.TestCase):
                                   chunks + b"0\r\n\r\n")
         self.assertEqual(status, 200)
         self.assertIn(b"choices", answer)
-        with socket.create_connection(("127.0.0.1", self.server.port), 30) as s:
+        with socket.create_connection(("127.0.0.1", self.server.port), 240) as s:
             s.sendall(head(extra=f"Expect: 100-continue\r\nContent-Length: {len(body)}\r\n\r\n"))
             self.assertIn(b"100", s.recv(100))
             s.sendall(body)
@@ -172,7 +172,7 @@ class Abuse(unittest.TestCase):
         self.assertEqual((status, body), (200, b""))
 
     def open_stream(self):
-        s = socket.create_connection(("127.0.0.1", self.server.port), 60)
+        s = socket.create_connection(("127.0.0.1", self.server.port), 240)
         body = json.dumps(LONG).encode()
         s.sendall(head(extra=f"Content-Length: {len(body)}\r\n\r\n") + body)
         return s
@@ -233,7 +233,7 @@ class Abuse(unittest.TestCase):
 class Stop(unittest.TestCase):
     def test_sigterm_finishes_what_is_under_way(self):
         server = keelkit.Server(MODEL, "--ctx", "512")
-        c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=240)
         c.request("POST", "/v1/chat/completions", json.dumps({**LONG, "max_tokens": 60}))
         r = c.getresponse()
         first = r.read(10)
@@ -251,7 +251,7 @@ class Cors(unittest.TestCase):
     def test_one_origin_is_allowed_when_asked(self):
         server = keelkit.Server(MODEL, "--ctx", "256", "--cors", "https://app.example")
         try:
-            c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+            c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=240)
             c.request("OPTIONS", "/v1/chat/completions")
             r = c.getresponse()
             r.read()

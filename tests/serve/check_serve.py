@@ -19,7 +19,7 @@ LONG = {"messages": [{"role": "user", "content": "Tell a very long story."}],
 
 
 def connect(server):
-    return http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    return http.client.HTTPConnection("127.0.0.1", server.port, timeout=240)
 
 
 def ask(c, body):
@@ -73,7 +73,7 @@ class Signals(unittest.TestCase):
     def test_sigint_ends_with_130(self):
         server = keelkit.Server(MODEL, "--ctx", "256")
         server.process.send_signal(signal.SIGINT)
-        self.assertEqual(server.process.wait(30), 130)
+        self.assertEqual(server.process.wait(240), 130)
         server.stop()
 
     def test_a_second_signal_cancels_what_is_under_way(self):
@@ -85,7 +85,7 @@ class Signals(unittest.TestCase):
         time.sleep(0.3)
         self.assertIsNone(server.process.poll())
         server.process.terminate()
-        self.assertEqual(server.process.wait(20), 0)
+        self.assertEqual(server.process.wait(240), 0)
         text = r.read().decode()
         self.assertIn('"finish_reason":"abort"', text)
         server.stop()
@@ -103,7 +103,7 @@ class Signals(unittest.TestCase):
         with self.assertRaises(OSError):
             ask(connect(server), LONG).read()
         self.assertIn(b"[DONE]", r.read())
-        self.assertEqual(server.process.wait(30), 0)
+        self.assertEqual(server.process.wait(240), 0)
         server.stop()
 
 
