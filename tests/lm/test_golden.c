@@ -24,7 +24,7 @@ static void check_file(const char *file, enum ek_isa isa, const json_t *entry)
 {
     struct kit k;
     struct kit_options o = {
-        .file = file, .isa = isa, .weights = EK_LM_WEIGHTS_F32, .n_threads = 2};
+        .file = file, .isa = isa, .weights = EK_LM_WEIGHTS_F32, .n_threads = 1};
     const json_t *lengths = json_object_get(entry, "lengths");
     int32_t tokens[KIT_BATCH];
     char what[600];
