@@ -28,6 +28,8 @@ int ek_tpl_scope_new(struct ek_tpl_rt *rt, struct ek_tpl_scope **out,
 int ek_tpl_scope_set(struct ek_tpl_rt *rt, struct ek_tpl_scope *s, int name,
                      struct ek_tpl_val v)
 {
+    if (ek_tpl_step(rt, (size_t)s->n / 8))
+        return EK_ELIMIT;
     for (int i = 0; i < s->n; i++) {
         if (s->vars[i].name == name) {
             s->vars[i].val = v;
@@ -52,6 +54,8 @@ int ek_tpl_scope_get(struct ek_tpl_rt *rt, struct ek_tpl_val *out,
                      const struct ek_tpl_scope *s, int name)
 {
     for (bool is_found = false; s && !is_found; s = s->up) {
+        if (ek_tpl_step(rt, (size_t)s->n / 8))
+            return EK_ELIMIT;
         for (int i = 0; i < s->n && !is_found; i++) {
             if (s->vars[i].name != name)
                 continue;

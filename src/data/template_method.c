@@ -313,8 +313,11 @@ METHOD(m_zfill)
         return rc;
     size_t sign = s->n && (s->p[0] == '-' || s->p[0] == '+'), at = ek_tpl_begin(rt);
     rc = ek_tpl_put_sub(rt, s, 0, sign);
-    for (int64_t i = (int64_t)s->n_chars; !rc && i < width; i++)
+    for (int64_t i = (int64_t)s->n_chars; !rc && i < width; i++) {
         rc = ek_tpl_put(rt, "0", 1, false);
+        if (!rc)
+            rc = ek_tpl_step(rt, 1);
+    }
     if (!rc)
         rc = ek_tpl_put_sub(rt, s, sign, s->n);
     return rc ? rc : ek_tpl_end(rt, out, at);

@@ -320,6 +320,10 @@ ms | map(attribute="role") | list
 ms | map(attribute="nope") | list
 ms | map(attribute="nope", default="-") | list
 ms | map(attribute="role") | join(", ")
+ms | map(attribute="97556115506411021139755611550641102113") | list
+xs | map(attribute="0") | list
+pairs | map(attribute="1") | list
+pairs | map(attribute=0) | list
 words | map("upper") | list
 words | map("replace", "b", "x") | list
 words | map("nofilter") | list

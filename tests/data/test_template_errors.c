@@ -62,6 +62,8 @@ static void rendering_errors_name_the_line(void **state)
     } all[] = {
         {"{{ raise_exception('Roles must alternate') }}", "Roles must alternate",
          EK_EINVAL},
+        {"{{ raise_exception('') }}", "line 1: raise_exception() without a text",
+         EK_EINVAL},
         {"\n{{ x.y }}", "line 2: 'x' is undefined", EK_EFORMAT},
         {"{{ d.a.b }}", "line 1: 'dict object' has no attribute 'a'", EK_EFORMAT},
         {"{{ 'a' + 1 }}",
