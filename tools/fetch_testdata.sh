@@ -31,9 +31,11 @@ if [[ ! -d $cache/$name ]]; then
     aside=$(mktemp -d "$cache/fetch.XXXXXX")
     trap 'rm -rf "$aside"' EXIT
     echo "Fetching the source package llama-cpp-python 0.3.36 for its data ..." >&2
-    # Only the archive is wanted: whether pip can also prepare it does not matter.
-    python3 -m pip download -q --disable-pip-version-check --no-deps \
-        --no-binary :all: -d "$aside" llama-cpp-python==0.3.36 >"$aside/log" 2>&1 || true
+    # Only the archive is wanted, but pip asks it for its metadata: the environment has
+    # the build backend that answers, so that nothing is built.
+    "$venv/bin/pip" download -q --disable-pip-version-check --no-deps \
+        --no-build-isolation --no-binary llama-cpp-python -d "$aside" \
+        llama-cpp-python==0.3.36 >"$aside/log" 2>&1 || true
     if [[ -f $aside/$name.tar.gz ]]; then
         tar -xzf "$aside/$name.tar.gz" -C "$aside" "$name/vendor/llama.cpp/models"
         mv "$aside/$name" "$cache/$name"
