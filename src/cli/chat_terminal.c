@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "cli/terminal.h"
 
 #include <errno.h>
 #include <histedit.h>
@@ -38,6 +39,7 @@ struct chat {
     const struct ek_chat_options *options;
     json_t *messages; /* array of {role, content}; [0] is the system prompt, if any */
     struct ek_buf answer; /* the answer as it comes */
+    bool is_output_gone;  /* standard output takes no more */
     bool is_tty;          /* input and output are terminals: colours, prompt, editing */
     EditLine *edit;       /* NULL when !is_tty */
     History *lines;
@@ -48,8 +50,10 @@ struct chat {
 static void show_text(void *arg, const char *p, size_t n)
 {
     struct chat *c = arg;
-    fwrite(p, 1, n, stdout);
-    fflush(stdout);
+    if (ek_terminal_write(stdout, p, n)) {
+        c->is_output_gone = true;
+        was_interrupted = 1; /* nobody would see the rest */
+    }
     /* Past the ceiling the answer is still shown; history keeps its beginning. */
     int rc = ek_buf_add(&c->answer, p, n);
     (void)rc;
@@ -106,7 +110,10 @@ static int answer(struct chat *c, struct ek_err *err)
     int rc = c->backend->answer(c->backend->ctx, c->messages, &sink, err);
     if (c->answer.len > 0 && c->answer.data[c->answer.len - 1] != '\n')
         putchar('\n');
-    fflush(stdout);
+    if (fflush(stdout))
+        c->is_output_gone = true;
+    if (!rc && c->is_output_gone)
+        rc = ek_err_set(err, EK_EIO, "standard output: %s", ek_status_text(EK_EIO));
     if (rc)
         return rc;
     show_speed(c, &sink);
@@ -238,7 +245,8 @@ static ssize_t read_message(struct chat *c, struct ek_buf *text)
     }
 }
 
-static int converse(struct chat *c, struct ek_buf *text)
+/* Until the end of the input, or of the output. */
+static int converse(struct chat *c, struct ek_buf *text, struct ek_err *out_err)
 {
     for (;;) {
         ssize_t n = read_message(c, text);
@@ -262,6 +270,10 @@ static int converse(struct chat *c, struct ek_buf *text)
             ek_err_set(&err, rc, "the message is not UTF-8 text, or memory is short");
         else
             rc = answer(c, &err);
+        if (c->is_output_gone) {
+            *out_err = err;
+            return rc;
+        }
         if (rc) {
             say_error(&err);
             while (json_array_size(c->messages) > before)
@@ -325,9 +337,12 @@ int ek_chat_terminal_run(struct ek_chat_backend *b, const struct ek_chat_options
         ek_err_set(err, rc, "%s", ek_status_text(rc));
         goto out;
     }
-    if (c.is_tty)
-        fprintf(stderr, "%s. /help lists commands, Ctrl-D ends.\n", b->name);
-    rc = converse(&c, &text);
+    if (c.is_tty) {
+        rc = ek_terminal_write(stderr, b->name, strlen(b->name));
+        fputs(". /help lists commands, Ctrl-D ends.\n", stderr);
+    }
+    if (!rc)
+        rc = converse(&c, &text, err);
 out:
     chat_release(&c);
     ek_buf_release(&text);

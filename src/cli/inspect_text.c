@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/utf8.h"
 #include "cli/inspect.h"
+#include "cli/terminal.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -26,22 +27,9 @@ int ek_inspect_add_real(struct ek_buf *out, double v, bool is_f32)
     return ek_buf_add_str(out, text);
 }
 
-/* s[0,n) where control characters (C1 included) become \xNN. */
 static int add_plain(struct ek_buf *out, const char *s, size_t n)
 {
-    int rc = 0;
-    for (size_t i = 0; i < n && !rc;) {
-        uint32_t c = 0;
-        size_t len = ek_utf8_decode(&c, s + i, n - i);
-        if (len == 0 || c < 0x20 || (c >= 0x7f && c < 0xa0)) {
-            rc = ek_buf_addf(out, "\\x%02x", (unsigned)(len ? c : (unsigned char)s[i]));
-            len = len ? len : 1;
-        } else {
-            rc = ek_buf_add(out, s + i, len);
-        }
-        i += len;
-    }
-    return rc;
+    return ek_terminal_add(out, s, n, "");
 }
 
 static int add_quoted(struct ek_buf *out, const char *s, size_t n)

@@ -3,6 +3,7 @@
 #include "cli/model.h"
 #include "cli/progress.h"
 #include "cli/sampling.h"
+#include "cli/terminal.h"
 #include "cli/verb.h"
 
 #include <stdio.h>
@@ -98,8 +99,7 @@ static void on_delta(void *arg, struct ek_delta *d)
         if (ek_buf_add(&w->answer, d->text.data, d->text.len))
             w->is_output_gone = true;
     } else if (d->text.len > 0) {
-        if (fwrite(d->text.data, 1, d->text.len, stdout) != d->text.len ||
-            fflush(stdout))
+        if (ek_terminal_write(stdout, d->text.data, d->text.len))
             w->is_output_gone = true;
     }
     if (d->finish == EK_FINISH_NONE) {

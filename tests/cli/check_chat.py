@@ -1,5 +1,6 @@
 """keel chat: answers once, converses on a terminal, obeys commands, Ctrl-C stops the
 answer and not the program; the same against a server with --url."""
+import http.server
 import json
 import os
 import pty
@@ -7,6 +8,7 @@ import select
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 
@@ -166,6 +168,64 @@ class AgainstAServer(unittest.TestCase):
         done = self.chat("--ask", "Hi", "--model-name", "nobody")
         self.assertEqual(1, done.returncode)
         self.assertIn("nobody", done.stderr)
+
+
+class HostileServer(unittest.TestCase):
+    """A server whose model's name and words want to drive the terminal."""
+
+    NAME = "m\x1b]0;title\x07"
+    WORDS = "a\x1b]52;c;aGk=\x07b\x9b31mc\td\ne\x7f"
+
+    @classmethod
+    def setUpClass(cls):
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def send(self, kind, text):
+                data = text.encode()
+                self.send_response(200)
+                self.send_header("Content-Type", kind)
+                self.send_header("Content-Length", str(len(data)))
+                self.end_headers()
+                self.wfile.write(data)
+
+            def do_GET(self):
+                self.send("application/json", json.dumps({"data": [{"id": cls.NAME}]}))
+
+            def do_POST(self):
+                event = json.dumps({"choices": [{"delta": {"content": cls.WORDS}}]})
+                self.send("text/event-stream", f"data: {event}\n\ndata: [DONE]\n\n")
+
+            def log_message(self, *args):
+                pass
+
+        server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        cls.addClassCleanup(server.server_close)
+        cls.addClassCleanup(server.shutdown)
+        cls.url = f"http://127.0.0.1:{server.server_port}"
+
+    def test_a_terminal_sees_control_characters_written_out(self):
+        t = Terminal("--url", self.url)
+        seen = t.wait_for("> ")
+        self.assertIn("m\\x1b]0;title\\x07", seen)
+        t.type("hi\n")
+        t.wait_for("a\\x1b]52;c;aGk=\\x07b\\x9b31mc\td\r\ne\\x7f")
+        t.wait_for("> ")
+        self.assertEqual(0, t.end())
+
+    def test_a_file_gets_the_bytes_as_they_are(self):
+        done = keel("chat", "--url", self.url, "--ask", "hi")
+        self.assertEqual(0, done.returncode, done.stderr)
+        self.assertEqual(self.WORDS + "\n", done.stdout)
+
+    def test_output_that_takes_nothing_is_an_error(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            for args in (["--ask", "hi"], []):
+                done = subprocess.run([need_keel(), "chat", "--url", self.url, *args],
+                                      input="hi\nho\n", stdout=full, text=True, timeout=60,
+                                      stderr=subprocess.PIPE)
+                self.assertEqual(1, done.returncode, done.stderr)
+                self.assertIn("standard output", done.stderr)
+                self.assertEqual(1, done.stderr.count("\n"), done.stderr)
 
 
 if __name__ == "__main__":
