@@ -46,6 +46,14 @@ int ek_request_prepare(struct ek_request *r, const struct ek_engine *e,
                           "%d prompt tokens and %d answer tokens are more than the "
                           "context of %d tokens",
                           r->n_prompt, r->max_tokens, o->ctx);
+    /* A tokenizer may know more tokens than the model (Gemma 3's image token). */
+    for (int32_t i = 0; i < r->n_prompt; i++) {
+        if (r->prompt[i] < 0 || r->prompt[i] >= e->model.V)
+            return ek_err_set(
+                err, EK_EINVAL,
+                "token %d of the prompt has id %d: the model knows 0 to %d", i,
+                r->prompt[i], e->model.V - 1);
+    }
     int32_t n_pages = ek_pages_for_tokens(r->n_prompt + r->max_tokens);
     if (n_pages > o->n_pages)
         return ek_err_set(err, EK_ELIMIT,

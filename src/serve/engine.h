@@ -102,7 +102,7 @@ struct ek_delta {
 struct ek_choice; /* engine_int.h */
 
 /* What the submitter fills in, and what the engine leaves. Start from
- * ek_request_init. Ids must lie in [0,V) and n_prompt + max_tokens <= ctx. */
+ * ek_request_init; ek_request_prepare checks it. */
 struct ek_request {
     struct ek_arena arena; /* all memory of the request; release with the request */
     void *user;            /* the submitter's */
@@ -148,8 +148,9 @@ int ek_engine_new(struct ek_engine **e, const struct ek_engine_model *model,
 void ek_engine_free(struct ek_engine *e); /* no request may be in it */
 
 /* Allocates what the request will need. Any thread: reads only what never changes in
- * the engine. Errors: EK_ELIMIT (n_prompt, max_tokens and ctx; more pages than there
- * are), EK_ENOMEM; the request is only releasable after that. */
+ * the engine. Errors: EK_EINVAL a prompt id outside [0,V), EK_ELIMIT (n_prompt,
+ * max_tokens and ctx; more pages than there are), EK_ENOMEM; the request is only
+ * releasable after that. */
 int ek_request_prepare(struct ek_request *r, const struct ek_engine *e,
                        struct ek_err *err) EK_MUST_USE;
 

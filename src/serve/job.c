@@ -308,7 +308,7 @@ static int build_one(struct ek_job *job, const struct ek_job_model *m,
     struct ek_err err = EK_ERR_INIT;
     rc = ek_request_prepare(r, m->engine, &err);
     if (rc)
-        ek_api_fail(e, rc == EK_ELIMIT ? 400 : 500, "", "%s", err.text);
+        ek_api_fail(e, rc == EK_ENOMEM ? 500 : 400, "", "%s", err.text);
     return rc;
 }
 

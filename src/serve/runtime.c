@@ -109,11 +109,6 @@ static int open_model(struct ek_runtime *rt, const struct ek_modelfile *m,
     if (rc)
         return rc;
     const struct ek_lm_params *p = ek_lm_get_params(rt->lm);
-    if (ek_tokenizer_size(rt->tokenizer) > p->V)
-        return ek_err_set(
-            err, EK_EFORMAT,
-            "%s: the tokenizer has %d tokens, the model's embedding %d rows", o->path,
-            (int)ek_tokenizer_size(rt->tokenizer), (int)p->V);
     int32_t n_pages = 0;
     rc = plan_ctx(rt, p, o, err);
     if (!rc)

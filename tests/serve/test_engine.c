@@ -366,6 +366,25 @@ static void a_row_that_is_not_finite_is_an_error_and_no_token(void **state)
     kit_close(&k);
 }
 
+static void a_prompt_id_the_model_has_not_is_refused(void **state)
+{
+    (void)state;
+    struct kit k;
+    struct ek_err err = EK_ERR_INIT;
+    setup(&k, "hello", 2);
+    const int32_t prompt[] = {1, k.V}, negative[] = {-1};
+    struct ek_request *r = kit_request("hi", 4, 1);
+    r->prompt = prompt;
+    r->n_prompt = 2;
+    assert_int_equal(ek_request_prepare(r, k.engine, &err), EK_EINVAL);
+    assert_non_null(strstr(err.text, "token 1 of the prompt"));
+    r->prompt = negative;
+    r->n_prompt = 1;
+    assert_int_equal(ek_request_prepare(r, k.engine, &err), EK_EINVAL);
+    kit_free(r);
+    kit_close(&k);
+}
+
 static void what_cannot_fit_is_refused_and_what_can_waits_for_pages(void **state)
 {
     (void)state;
@@ -495,6 +514,7 @@ int main(void)
         cmocka_unit_test(choices_of_one_request_differ_and_repeat),
         cmocka_unit_test(prompt_logprobs_are_those_of_each_position),
         cmocka_unit_test(a_row_that_is_not_finite_is_an_error_and_no_token),
+        cmocka_unit_test(a_prompt_id_the_model_has_not_is_refused),
         cmocka_unit_test(what_cannot_fit_is_refused_and_what_can_waits_for_pages),
         cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(prepare_survives_any_failed_allocation),
