@@ -1,6 +1,7 @@
-"""cmake --install puts the command, its man pages and its completion where they belong,
-and nothing else; what was installed works from there."""
+"""cmake --install puts the command, its man pages, its completion and its systemd unit where
+they belong, and nothing else; what was installed works from there."""
 import os
+import pathlib
 import re
 import subprocess
 import tempfile
@@ -9,6 +10,7 @@ import unittest
 import keelkit
 
 PREFIX = None
+CONTAINERFILE = pathlib.Path(__file__).parents[2] / "packaging/Containerfile"
 
 
 def installed():
@@ -23,7 +25,9 @@ class Install(unittest.TestCase):
         self.assertIn("serve", verbs)
         pages = [f"share/man/man1/{p}.1" for p in ("keel", *(f"keel-{v}" for v in verbs))]
         self.assertEqual(installed(), sorted(
-            ["bin/keel", "share/bash-completion/completions/keel", *pages]))
+            ["bin/keel", "lib/systemd/system/evenkeel-serve.service",
+             "share/bash-completion/completions/keel", "share/doc/evenkeel/serve.env",
+             *pages]))
 
     def test_the_installed_command_runs_elsewhere(self):
         got = subprocess.run([os.path.join(PREFIX, "bin/keel"), "--version"], cwd="/",
@@ -45,6 +49,50 @@ class Install(unittest.TestCase):
                              timeout=60)
         self.assertEqual((got.returncode, got.stderr), (0, ""))
         self.assertIn("-F _keel keel", got.stdout)
+
+    def test_systemd_accepts_the_unit_and_it_starts_the_installed_command(self):
+        unit = os.path.join(PREFIX, "lib/systemd/system/evenkeel-serve.service")
+        with open(unit, encoding="utf-8") as f:
+            self.assertIn(f"\nExecStart={PREFIX}/bin/keel serve ", f.read())
+        analyze = keelkit.need_program("systemd-analyze")
+        got = subprocess.run([analyze, "verify", "--man=no", unit], capture_output=True,
+                             text=True, timeout=60)
+        ours = [line for line in got.stderr.split("\n") if "evenkeel" in line]
+        self.assertEqual((got.returncode, ours), (0, []), got.stderr)
+
+    def test_the_unit_waits_as_long_as_the_default_drain_and_the_settings_are_options(self):
+        share = os.path.join(PREFIX, "share/doc/evenkeel/serve.env")
+        with open(share, encoding="utf-8") as f:
+            settings = dict(line.strip().split("=", 1) for line in f
+                            if re.match(r"EVENKEEL_\w+=", line))
+        usage = keelkit.keel("serve", "--help").stdout
+        for option in re.findall(r"--[a-z-]+", settings["EVENKEEL_OPTIONS"]):
+            self.assertIn(option, usage)
+        drain = re.search(r"--drain.*?default:? (\d+)s", usage, re.S)
+        unit = os.path.join(PREFIX, "lib/systemd/system/evenkeel-serve.service")
+        with open(unit, encoding="utf-8") as f:
+            text = f.read()
+        for name in re.findall(r"\$\{?(\w+)", text):
+            self.assertIn(name, settings)
+        self.assertGreater(int(re.search(r"TimeoutStopSec=(\d+)s", text).group(1)),
+                           int(drain.group(1)))
+
+
+class Container(unittest.TestCase):
+    def test_the_image_holds_the_libraries_the_command_needs(self):
+        tool = keelkit.need_program("objdump")
+        dpkg = keelkit.need_program("dpkg-query")
+        got = subprocess.run([tool, "-p", keelkit.need_keel()], capture_output=True,
+                             text=True, timeout=60, check=True)
+        with open(CONTAINERFILE, encoding="utf-8") as f:
+            run_stage = f.read().split("\nFROM ")[2]
+        for library in re.findall(r"NEEDED +(\S+)", got.stdout):
+            if re.match(r"lib(asan|ubsan|tsan)\.", library):
+                continue
+            owner = subprocess.run([dpkg, "-S", f"*/{library}"], capture_output=True,
+                                   text=True, timeout=60).stdout
+            packages = {line.split(":")[0] for line in owner.split("\n") if line}
+            self.assertTrue(packages & {"libc6", *run_stage.split()}, (library, owner))
 
 
 if __name__ == "__main__":
