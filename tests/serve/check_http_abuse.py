@@ -10,8 +10,9 @@ import keelkit
 
 MODEL = keelkit.need_model()
 HELLO = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
+# Far longer than a test takes; who asks for it leaves.
 LONG = {"messages": [{"role": "user", "content": "Tell a very long story."}],
-        "max_tokens": 400, "ignore_eos": True, "stream": True}
+        "max_tokens": 3000, "ignore_eos": True, "stream": True}
 
 
 def head(path="/v1/chat/completions", method="POST", extra=""):
@@ -21,7 +22,7 @@ def head(path="/v1/chat/completions", method="POST", extra=""):
 class Abuse(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.server = keelkit.Server(MODEL, "--ctx", "512", "--max-seqs", "1",
+        cls.server = keelkit.Server(MODEL, "--ctx", "4096", "--max-seqs", "1",
                                     "--max-queue", "1")
 
     @classmethod
@@ -142,9 +143,9 @@ class Abuse(unittest.TestCase):
         self.assertRefused(self.post({"prompt": ""}, "/v1/completions"), 400, "prompt")
         self.assertRefused(self.post({"prompt": []}, "/v1/completions"), 400, "prompt")
         self.assertRefused(self.post({"prompt": [10**6]}, "/v1/completions"), 400, "prompt")
-        answer = self.post({"prompt": "word " * 1000}, "/v1/completions")
+        answer = self.post({"prompt": "word " * 5000}, "/v1/completions")
         self.assertRefused(answer, 400, "prompt")
-        self.assertIn("512", json.loads(answer[1])["error"]["message"])
+        self.assertIn("4096", json.loads(answer[1])["error"]["message"])
         answer = self.post({"prompt": "word " * 1000000}, "/v1/completions")
         self.assertRefused(answer, 400, "prompt")
         self.assertRefused(self.post({**HELLO, "model": "nope"}), 404, "model")
