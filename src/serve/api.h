@@ -22,6 +22,7 @@
 #define EK_API_CHOICES_MAX    128     /* prompts times n */
 #define EK_API_BIASES_MAX     1024
 #define EK_API_STOP_IDS_MAX   64
+#define EK_API_REQUEST_ID_MAX 63 /* bytes */
 
 /* An answer that is an error, in OpenAI's shape. */
 struct ek_api_error {

@@ -260,12 +260,14 @@ static int read_stream_options(struct ek_api_params *p, struct ek_api_error *e)
     return 0;
 }
 
-/* Whether it may stand in a header of the answer. */
-static bool is_printable(const char *s)
+/* Whether it may stand in a header of the answer, and as one value in a line of the
+ * log: with a space it could go on to other fields. */
+static bool is_request_id(const char *s)
 {
-    while ((unsigned char)*s >= ' ' && *s != 0x7f)
-        s++;
-    return *s == 0;
+    size_t n = 0;
+    while ((unsigned char)s[n] > ' ' && s[n] != 0x7f)
+        n++;
+    return s[n] == 0 && n > 0 && n <= EK_API_REQUEST_ID_MAX;
 }
 
 int ek_api_read_string(const char **to, const json_t *root, const char *name,
@@ -291,8 +293,9 @@ static int read_strings(struct ek_api_params *p, struct ek_api_error *e)
         rc = ek_api_read_string(&ignored, p->root, "user", e);
     if (!rc)
         rc = ek_api_read_string(&ignored, p->root, "cache_salt", e);
-    if (!rc && p->request_id && !is_printable(p->request_id))
-        rc = wrong(e, "request_id", "a string without control characters",
+    if (!rc && p->request_id && !is_request_id(p->request_id))
+        rc = wrong(e, "request_id",
+                   "1 to 63 bytes without spaces and control characters",
                    json_object_get(p->root, "request_id"));
     return rc;
 }

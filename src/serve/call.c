@@ -65,7 +65,7 @@ static void set_head(struct ek_call *c)
 {
     struct ek_server *s = c->server;
     const char *prefix = c->params.kind == EK_API_CHAT ? "chatcmpl" : "cmpl";
-    if (c->params.request_id && strlen(c->params.request_id) < sizeof c->id - 16)
+    if (c->params.request_id)
         snprintf(c->id, sizeof c->id, "%s-%s", prefix, c->params.request_id);
     else
         snprintf(c->id, sizeof c->id, "%s-%016llx%08llx", prefix,

@@ -60,7 +60,7 @@ struct ek_call {
     struct ek_call_choice *choices; /* (n_jobs * n) owned */
     struct ek_answer_head head;
     struct ek_answer_usage usage;
-    char id[80];
+    char id[EK_API_REQUEST_ID_MAX + 17];
     struct ek_buf out;
     bool has_begun;    /* a streamed answer was begun */
     bool has_answered; /* nothing more may be sent */

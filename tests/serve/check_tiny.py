@@ -115,15 +115,16 @@ class Answers(unittest.TestCase):
         self.assertEqual(answer[0], status, answer[1])
         self.assertEqual(answer[1]["error"]["param"], param)
 
-    def test_a_request_id_that_cannot_stand_in_a_header_is_refused(self):
-        for text in ("a\r\nX-Evil: 1", "\t", "\x7f"):
+    def test_a_request_id_that_cannot_stand_in_a_header_or_a_log_is_refused(self):
+        for text in ("a\r\nX-Evil: 1", "\t", "\x7f", 'a" level="error', "",
+                     64 * "a"):
             for stream in (False, True):
                 self.refused(self.client.ask("/v1/completions", {
                     "prompt": "a", "request_id": text, "stream": stream}), 400, "request_id")
         _, answer, headers = self.client.ask("/v1/completions",
-                                             {"prompt": "a", "request_id": "mine-1"})
-        self.assertEqual(answer["id"], "cmpl-mine-1")
-        self.assertEqual(headers["X-Request-Id"], "cmpl-mine-1")
+                                             {"prompt": "a", "request_id": 63 * "a"})
+        self.assertEqual(answer["id"], "cmpl-" + 63 * "a")
+        self.assertEqual(headers["X-Request-Id"], answer["id"])
 
     def test_the_default_length_of_a_completion_gives_way_to_the_context(self):
         room = self.client.ask("/v1/completions", {"prompt": [5] * 60, "ignore_eos": True})
