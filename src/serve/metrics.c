@@ -84,7 +84,7 @@ static void write_engine(struct ek_out *o, const struct ek_metrics_now *now)
     one(o, "num_requests_running", "gauge", "sequences in the batch", e->n_running);
     one(o, "num_requests_waiting", "gauge", "sequences waiting for a seat or pages",
         waiting > 0 ? waiting : 0);
-    one(o, "kv_cache_usage_perc", "gauge", "share of KV pages in use, 0 to 1",
+    one(o, "kv_cache_usage_ratio", "gauge", "share of KV pages in use, 0 to 1",
         e->n_pages > 0 ? (double)used / e->n_pages : 0);
     one(o, "kv_pages", "gauge", "KV pages of 16 tokens", e->n_pages);
     one(o, "kv_pages_free", "gauge", "KV pages nobody holds", e->n_free_pages);
@@ -110,10 +110,10 @@ static void write_counters(struct ek_out *o, const struct ek_metrics *m)
         ek_out_printf(
             o, "evenkeel_request_success_total{finished_reason=\"%s\"} %llu\n",
             ek_finish_name((enum ek_finish)f), (unsigned long long)m->finished[f]);
-    head(o, "http_answers_total", "counter", "answers, by HTTP status");
+    head(o, "http_responses_total", "counter", "answers, by HTTP status");
     for (int code = 100; code < 600; code++) {
         if (m->answers[code])
-            ek_out_printf(o, "evenkeel_http_answers_total{code=\"%d\"} %llu\n", code,
+            ek_out_printf(o, "evenkeel_http_responses_total{code=\"%d\"} %llu\n", code,
                           (unsigned long long)m->answers[code]);
     }
     one(o, "requests_refused_total", "counter", "requests refused with 429: queue full",

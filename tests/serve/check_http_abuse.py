@@ -194,7 +194,7 @@ class Abuse(unittest.TestCase):
         s.close()
         self.wait_running(0)
         self.assertEqual(self.server.metric(aborted), before + 1)  # it was not finished
-        self.assertEqual(self.server.metric("evenkeel_kv_cache_usage_perc"), 0)
+        self.assertEqual(self.server.metric("evenkeel_kv_cache_usage_ratio"), 0)
 
     def test_a_full_queue_is_429_with_retry_after_and_health_still_answers(self):
         running = self.open_stream()
