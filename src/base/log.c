@@ -12,6 +12,7 @@
 
 #define LINE_CAP   4096
 #define FIELDS_CAP 2048
+#define NUMBER_CAP 18 /* characters; every such integer fits 64 bits */
 #define TAIL_BYTES 32 /* kept free for the note that fields were left out and the end */
 
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
@@ -103,20 +104,50 @@ static bool ends_value(const char *p, const char *end, bool is_quoted)
     return *p == '"' && (p + 1 == end || p[1] == ' ');
 }
 
-/* One value of the field list. Returns where the next field may begin. */
-static const char *put_json_value(struct line *l, const char *p, const char *end)
+/* Bytes of the bare value at p when it is a number as JSON writes it, else 0. No
+ * exponent: 12e5 is rather an id. One that ends where the fields were cut may be half
+ * of another. */
+static size_t number_length(const char *p, const char *end, bool is_cut)
 {
+    const char *at = p + (p < end && *p == '-'), *digits = at;
+    while (at < end && *at >= '0' && *at <= '9')
+        at++;
+    if (at == digits || (*digits == '0' && at - digits > 1))
+        return 0;
+    if (at < end && *at == '.') {
+        const char *fraction = ++at;
+        while (at < end && *at >= '0' && *at <= '9')
+            at++;
+        if (at == fraction)
+            return 0;
+    }
+    if (at < end ? *at != ' ' : is_cut)
+        return 0;
+    return at - p <= NUMBER_CAP ? (size_t)(at - p) : 0;
+}
+
+/* One value of the field list. Returns where the next field may begin. */
+static const char *put_json_value(struct line *l, const char *p, const char *end,
+                                  bool is_cut)
+{
+    size_t n = number_length(p, end, is_cut);
+    if (n > 0) {
+        put(l, p, n);
+        return p + n;
+    }
     bool is_quoted = p < end && *p == '"';
     p += is_quoted;
+    put(l, "\"", 1);
     while (!ends_value(p, end, is_quoted)) {
         if (is_quoted && *p == '\\' && p + 1 < end)
             p++;
         p += put_char(l, p, (size_t)(end - p), true);
     }
+    put(l, "\"", 1);
     return p + (is_quoted && p < end);
 }
 
-static void put_json_fields(struct line *l, const char *p, const char *end)
+static void put_json_fields(struct line *l, const char *p, const char *end, bool is_cut)
 {
     while (p < end) {
         const char *eq = memchr(p, '=', (size_t)(end - p));
@@ -126,9 +157,8 @@ static void put_json_fields(struct line *l, const char *p, const char *end)
         put(l, ",\"", 2);
         while (p < eq)
             p += put_char(l, p, (size_t)(eq - p), true);
-        put(l, "\":\"", 3);
-        p = put_json_value(l, eq + 1, end);
-        put(l, "\"", 1);
+        put(l, "\":", 2);
+        p = put_json_value(l, eq + 1, end, is_cut);
         if (l->is_cut) { /* half a field is no JSON */
             l->len = start;
             break;
@@ -179,7 +209,7 @@ void ek_log(enum ek_log_level level, const char *event, const char *fmt, ...)
     struct line l = {.len = 0};
     put_head(&l, level, event, is_json);
     if (is_json)
-        put_json_fields(&l, fields, end);
+        put_json_fields(&l, fields, end, is_cut);
     else
         put_text_fields(&l, fields, end);
     if (is_cut || l.is_cut)

@@ -3,7 +3,7 @@
  *   ek_log(EK_LOG_INFO, "server_started", "listen=%s threads=%d", addr, n);
  * text   12:00:03.120 info server_started listen=127.0.0.1:8080 threads=2
  * JSON   {"ts":"2026-01-02T12:00:03.120Z","level":"info","event":"server_started",
- *         "listen":"127.0.0.1:8080","threads":"2"}
+ *         "listen":"127.0.0.1:8080","threads":2}
  * Threads: any; a line is one write. Prompts and answers are never logged.
  */
 #ifndef EVENKEEL_BASE_LOG_H
@@ -23,8 +23,11 @@ void ek_log_setup(enum ek_log_level level, enum ek_log_form form);
 int ek_log_level_parse(enum ek_log_level *level, const char *name) EK_MUST_USE;
 
 /* fmt yields `key=value` fields separated by spaces; a value with spaces is written
- * key="...", with \" and \\ escaped. fmt may be NULL. Control characters are written
- * \u00NN. Fields past 2 KiB are cut, and cut=true says so. Cannot fail. */
+ * key="...", with \" and \\ escaped. fmt may be NULL. In JSON a value without quotes
+ * that is a decimal number (-1, 0.25; no exponent, no leading zeros, at most 18
+ * characters) is a number, every other one a string: write a text that may look like a
+ * number in quotes. Control characters are written \u00NN. Fields past 2 KiB are cut,
+ * and cut=true says so. Cannot fail. */
 void ek_log(enum ek_log_level level, const char *event, const char *fmt, ...)
     EK_PRINTF(3, 4);
 
