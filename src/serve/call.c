@@ -214,6 +214,7 @@ static int begin(struct ek_call *c)
     if (c->has_begun)
         return 0;
     c->has_begun = true;
+    c->status = 200;
     c->server->metrics.answers[200]++;
     int rc = ek_add_common_headers(c->server, c->x);
     if (!rc)
@@ -386,8 +387,6 @@ static void answer_whole(struct ek_call *c)
         rc = o.rc;
     }
     ek_free(pieces);
-    if (!rc)
-        rc = ek_http_add_header(c->x, "X-Request-Id", c->id);
     if (rc) {
         fail(c, 500, "the server is out of memory");
         return;
@@ -435,18 +434,6 @@ static void count_news(struct ek_call *c, struct ek_call_choice *ch,
     }
 }
 
-static void log_end(const struct ek_call *c)
-{
-    ek_log(
-        EK_LOG_INFO, "answered",
-        "id=%s stream=%d choices=%d prompt_tokens=%lld completion_tokens=%lld ms=%lld "
-        "finish=%s",
-        c->id, c->params.stream, n_choices(c), (long long)c->usage.prompt_tokens,
-        (long long)c->usage.completion_tokens,
-        (long long)((ek_clock_us() - c->start_us) / 1000),
-        ek_finish_name(c->choices[0].finish));
-}
-
 void ek_call_on_delta(struct ek_server *s, struct ek_delta *d)
 {
     struct ek_request *r = d->request;
@@ -471,10 +458,10 @@ void ek_call_on_delta(struct ek_server *s, struct ek_delta *d)
     r->user = NULL; /* the engine has let go of it */
     if (--c->n_open > 0)
         return;
-    log_end(c);
     if (!c->has_answered && c->params.stream)
         end_stream(c);
     else if (!c->has_answered)
         answer_whole(c);
+    ek_access_call(c);
     maybe_free(c);
 }

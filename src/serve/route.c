@@ -1,6 +1,5 @@
 /* route.c - which path is whose; everything that the loop answers by itself. */
 #include "base/clock.h"
-#include "base/log.h"
 #include "serve/server_int.h"
 #include "serve/static.h"
 
@@ -24,8 +23,20 @@ int ek_add_common_headers(const struct ek_server *s, struct ek_http_exchange *x)
 void ek_reply(struct ek_server *s, struct ek_http_exchange *x, int code,
               const char *type, const void *body, size_t n)
 {
+    struct ek_call *call = ek_http_get_user(x);
+    char own[80];
+    const char *id = call ? call->id : own;
     s->metrics.answers[code]++;
+    if (call) {
+        call->status = code;
+    } else {
+        snprintf(own, sizeof own, "req-%016llx%08llx", (unsigned long long)s->id_salt,
+                 (unsigned long long)s->next_id++);
+        ek_access_reply(s, ek_http_get_request(x), id, code);
+    }
     int rc = ek_add_common_headers(s, x);
+    if (!rc)
+        rc = ek_http_add_header(x, "X-Request-Id", id);
     if (!rc)
         rc = ek_http_respond(x, code, type, body, n);
     if (rc)

@@ -28,7 +28,9 @@ void ek_server_options_default(struct ek_server_options *o)
 
 static void on_request(void *arg, struct ek_http_exchange *x)
 {
-    ek_route(arg, x);
+    struct ek_server *s = arg;
+    s->arrived_us = ek_clock_us();
+    ek_route(s, x);
 }
 
 static void on_closed(void *arg, struct ek_http_exchange *x, bool is_aborted)
@@ -44,6 +46,7 @@ static int on_error_body(void *arg, struct ek_buf *out, int code, const char *re
 {
     struct ek_server *s = arg;
     s->metrics.answers[code]++;
+    ek_access_bad(code, reason);
     return ek_api_write_error(out, code, "", reason);
 }
 

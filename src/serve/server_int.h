@@ -1,5 +1,6 @@
 /* server_int.h - the inside of the server: server.c owns the loop and the stop, route.c
- * answers what needs no engine, call.c carries completions. All on the loop's thread.
+ * answers what needs no engine, call.c carries completions, access.c logs them. All on the
+ * loop's thread.
  */
 #ifndef EVENKEEL_SERVE_SERVER_INT_H
 #define EVENKEEL_SERVE_SERVER_INT_H
@@ -30,6 +31,7 @@ struct ek_server {
     struct ek_watch stops; /* eventfd that counts ek_server_stop calls */
     uint64_t next_id;      /* of answers, mixed with id_salt */
     uint64_t id_salt;
+    int64_t arrived_us; /* when the request came that is being routed */
 };
 
 /* What one choice has said so far. */
@@ -62,6 +64,7 @@ struct ek_call {
     struct ek_answer_usage usage;
     char id[EK_API_REQUEST_ID_MAX + 17];
     struct ek_buf out;
+    int status;        /* HTTP status that was sent; 0: none yet */
     bool has_begun;    /* a streamed answer was begun */
     bool has_answered; /* nothing more may be sent */
     bool is_cancelled;
@@ -72,7 +75,8 @@ struct ek_call {
 /* route.c */
 void ek_route(struct ek_server *s, struct ek_http_exchange *x);
 
-/* Answers x with a body or an error; counts it. A failure closes the connection. */
+/* Answers x with a body or an error, names it in X-Request-Id, counts and logs it (a
+ * call's line is written when it is over). A failure closes the connection. */
 void ek_reply(struct ek_server *s, struct ek_http_exchange *x, int code,
               const char *type, const void *body, size_t n);
 void ek_reply_error(struct ek_server *s, struct ek_http_exchange *x, int code,
@@ -83,6 +87,13 @@ void ek_reply_api_error(struct ek_server *s, struct ek_http_exchange *x,
 /* Headers of every answer (CORS). */
 int ek_add_common_headers(const struct ek_server *s,
                           struct ek_http_exchange *x) EK_MUST_USE;
+
+/* access.c: the line of a request that the loop answered by itself, of a call whose jobs
+ * are all over, of bytes that were no request. Reading that went well is debug. */
+void ek_access_reply(const struct ek_server *s, const struct ek_http_request *r,
+                     const char *id, int code);
+void ek_access_call(const struct ek_call *c);
+void ek_access_bad(int code, const char *reason);
 
 /* call.c */
 void ek_call_start(struct ek_server *s, struct ek_http_exchange *x,
