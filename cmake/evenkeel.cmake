@@ -79,7 +79,7 @@ function(ek_add_test path)
         EK_TESTS_DIR="${PROJECT_SOURCE_DIR}/tests")
     add_test(NAME ${label} COMMAND ${target})
     # 77 is how a test says that what it needs (a model, a package) is absent.
-    set_tests_properties(${label} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 300
+    set_tests_properties(${label} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600
         LABELS "${A_LABELS}")
 endfunction()
 
@@ -121,7 +121,7 @@ function(ek_add_python_test path)
         set(data ${PROJECT_SOURCE_DIR}/../shared/data)
     endif()
     add_test(NAME ${label} COMMAND ${python} ${PROJECT_SOURCE_DIR}/tests/${path})
-    set_tests_properties(${label} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600
+    set_tests_properties(${label} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1200
         LABELS "python;${A_LABELS}" ENVIRONMENT
         "KEEL=$<TARGET_FILE:keel>;EK_DATA=${data};EK_CACHE=${cache}/evenkeel;EK_MODEL=${cache}/evenkeel/models/SmolLM2-135M-Instruct.Q4_1.gguf;PYTHONPATH=${PROJECT_SOURCE_DIR}/tests;EK_BIN=${CMAKE_BINARY_DIR}")
 endfunction()
