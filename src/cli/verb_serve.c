@@ -232,7 +232,8 @@ static void say_ready(const struct ek_runtime *rt, const struct settings *set,
            (long long)set->max_seqs, ek_team_size(rt->team), ek_isa_name(rt->ops->isa),
            (long long)(rt->load_us / 1000));
     if (rt->chat_err.text[0])
-        ek_log(EK_LOG_WARN, "no_chat", "why=\"%s\"", rt->chat_err.text);
+        ek_log(EK_LOG_WARN, "no_chat", "model=\"%s\" why=\"%s\"", id,
+               rt->chat_err.text);
 }
 
 static int read_keys(struct ek_auth *auth, const struct settings *set,

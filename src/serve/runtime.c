@@ -46,7 +46,7 @@ static int open_text(struct ek_runtime *rt, const struct ek_modelfile *m,
     if (rc == EK_ENOMEM)
         return ek_err_set(err, rc, "%s: out of memory", m->path);
     if (rc)
-        ek_err_prefix(&rt->chat_err, "%s: chat template", m->path);
+        ek_err_prefix(&rt->chat_err, "chat template");
     return 0;
 }
 

@@ -37,7 +37,8 @@ struct ek_runtime_options {
 struct ek_runtime {
     struct ek_tokenizer *tokenizer; /* owned, as all below */
     struct ek_template *chat;       /* NULL: the model has no chat template */
-    struct ek_err chat_err;         /* why there is none, where one was given */
+    struct ek_err chat_err;         /* why there is none, where one was given; clients
+                                       see it, so it does not name the file */
     char bos[64], eos[64];          /* texts of the special tokens, for the template */
     struct ek_team *team;
     const struct ek_ops *ops;

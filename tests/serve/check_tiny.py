@@ -4,7 +4,9 @@ import http.client
 import json
 import pathlib
 import random
+import shutil
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -23,8 +25,8 @@ def link(path):
 
 
 class Client:
-    def __init__(self, *args):
-        self.server = keelkit.Server(TINY, *args)
+    def __init__(self, *args, model=TINY):
+        self.server = keelkit.Server(model, *args)
 
     def ask(self, path, body, method="POST", headers=None):
         """(status, body as JSON or text, headers)"""
@@ -150,6 +152,53 @@ class Answers(unittest.TestCase):
         _, answer, _ = self.client.ask("/v1/completions", {"prompt": "a",
                                                            "max_tokens": 2**31})
         self.assertIn("from 1 to 2147483647, got 2147483648", answer["error"]["message"])
+
+
+class Folder(unittest.TestCase):
+    """A Hugging Face folder whose chat template is this test's."""
+
+    def serve(self, template):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        shutil.copytree(TINY.with_suffix(""), folder.name, dirs_exist_ok=True)
+        path = pathlib.Path(folder.name) / "tokenizer_config.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()),
+                                    "chat_template": template}))
+        client = Client("--ctx", "64", model=folder.name)
+        self.addCleanup(client.server.stop)
+        return client, folder.name
+
+    def test_a_folder_is_served_with_its_template(self):
+        client, _ = self.serve("{% for m in messages %}{{ m.content }}{% endfor %}")
+        talk = [{"role": "user", "content": "he"}, {"role": "user", "content": "llo"}]
+        status, answer, _ = client.ask("/v1/chat/completions", {
+            "messages": talk, "temperature": 0, "max_tokens": 8, "ignore_eos": True})
+        self.assertEqual(status, 200, answer)
+        same = client.complete(prompt="hello", temperature=0, max_tokens=8, ignore_eos=True,
+                               add_special_tokens=False)
+        self.assertEqual(answer["choices"][0]["message"]["content"], same["text"])
+
+    def test_clients_hear_why_there_is_no_chat_and_not_where_the_model_lies(self):
+        client, folder = self.serve("a\n{% include 'x' %}")
+        status, answer, _ = client.ask("/v1/chat/completions", {
+            "messages": [{"role": "user", "content": "a"}]})
+        message = answer["error"]["message"]
+        self.assertEqual(status, 400)
+        self.assertIn("chat template: line 2: tag 'include'", message)
+        self.assertNotIn(folder, message)
+        self.assertEqual(client.complete(prompt="a", max_tokens=1)["index"], 0)
+
+    def test_a_template_without_end_is_stopped_and_the_server_lives(self):
+        for template in ("{% for i in range(99999) %}{% for j in range(99999) %}"
+                         "{% endfor %}{% endfor %}",
+                         "{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}",
+                         "{{ 'a' * 99999999999 }}"):
+            client, _ = self.serve(template)
+            status, answer, _ = client.ask("/v1/chat/completions", {
+                "messages": [{"role": "user", "content": "a"}]})
+            self.assertEqual(status, 400)
+            self.assertIn("chat template", answer["error"]["message"])
+            self.assertEqual(client.ask("/health", None, "GET")[0], 200)
 
 
 class Start(unittest.TestCase):
