@@ -4,7 +4,8 @@
 
 enum ek_dtype ek_model_kv_dtype(const struct ek_model_settings *s)
 {
-    return s->kv_dtype == 0 ? EK_DTYPE_BF16 : EK_DTYPE_F32;
+    static const enum ek_dtype dtypes[] = {EK_DTYPE_BF16, EK_DTYPE_F32, EK_DTYPE_E4M3};
+    return dtypes[s->kv_dtype];
 }
 
 void ek_model_options(struct ek_runtime_options *o, const char *path,

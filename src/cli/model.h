@@ -14,6 +14,9 @@ struct ek_model_settings {
 /* What --weights may be, in the order of enum ek_lm_weights. */
 #define EK_WEIGHTS_CHOICES "keep|f32|bf16|fp8|int8|int4"
 
+/* What --kv-dtype may be; ek_model_kv_dtype knows the order. */
+#define EK_KV_DTYPE_CHOICES "bf16|f32|fp8"
+
 /* Entries of an options table; `at` is the offset of the struct ek_model_settings. */
 #define EK_OPT_MODEL_THREADS(at)                                                       \
     {                                                                                  \
@@ -41,7 +44,8 @@ struct ek_model_settings {
     {                                                                                  \
         .name = "kv_dtype", .type = EK_OPT_CHOICE,                                     \
         .offset = (at) + offsetof(struct ek_model_settings, kv_dtype),                 \
-        .fallback = "bf16", .choices = "bf16|f32", .help = "format of keys and values" \
+        .fallback = "bf16", .choices = EK_KV_DTYPE_CHOICES,                            \
+        .help = "format of keys and values"                                            \
     }
 
 enum ek_dtype ek_model_kv_dtype(const struct ek_model_settings *s);

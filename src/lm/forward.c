@@ -29,7 +29,8 @@ struct step {
 struct crew {
     const struct step *s;
     int member, n_members;
-    int64_t t0, t1; /* its rows */
+    int64_t t0, t1;      /* its rows */
+    int64_t n_saturated; /* values of keys and values that left e4m3's range */
 };
 
 static void meet(const struct crew *c)
@@ -114,7 +115,7 @@ static void embed_rows(const struct crew *c)
 }
 
 /* q, k, v of this member's rows: bias, per-head norm, RoPE; k, v into their pages. */
-static void finish_qkv(const struct crew *c, const struct ek_lm_layer *y, int32_t l)
+static void finish_qkv(struct crew *c, const struct ek_lm_layer *y, int32_t l)
 {
     const struct ek_lm *lm = c->s->lm;
     const struct ek_lm_params *p = &lm->p;
@@ -140,8 +141,8 @@ static void finish_qkv(const struct crew *c, const struct ek_lm_layer *y, int32_
     }
     ops->rope(q, HD, cs, r, n, p->H, p->D);
     ops->rope(k, KD, cs, r, n, p->K, p->D);
-    ops->kv_write(ek_kv_k(c->s->kv, l), ek_kv_v(c->s->kv, l), b->k, KD, b->v, KD,
-                  b->slot, c->t0, c->t1, &c->s->dims);
+    c->n_saturated += ops->kv_write(ek_kv_k(c->s->kv, l), ek_kv_v(c->s->kv, l), b->k,
+                                    KD, b->v, KD, b->slot, c->t0, c->t1, &c->s->dims);
 }
 
 /* Items in turn, not in runs: late tiles of a prompt see more keys than early ones. */
@@ -157,7 +158,7 @@ static void attend(const struct crew *c, int32_t l)
                          b->seqs, s->n_seqs, i, i + 1, scratch);
 }
 
-static void attention_block(const struct crew *c, int32_t l)
+static void attention_block(struct crew *c, int32_t l)
 {
     const struct step *s = c->s;
     const struct ek_lm *lm = s->lm;
@@ -274,6 +275,7 @@ static void walk(void *arg, int member, int n_members)
         feed_forward_block(&c, l);
     }
     output(&c);
+    s->lm->plan.n_saturated[member] = c.n_saturated;
 }
 
 static void set_dims(struct step *s)
@@ -325,5 +327,7 @@ int32_t ek_lm_forward(struct ek_lm *lm, struct ek_kv *kv, const struct ek_lm_seq
         return 0;
     set_dims(&s);
     ek_team_run(lm->team, walk, &s);
+    for (int i = 0; i < ek_team_size(lm->team); i++)
+        kv->n_saturated += lm->plan.n_saturated[i];
     return s.n_out;
 }

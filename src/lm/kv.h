@@ -13,10 +13,11 @@
 #define EK_PAGE_TOKENS 16
 
 struct ek_kv {
-    enum ek_dtype dtype; /* F32 or BF16 (E4M3 has its place) */
+    enum ek_dtype dtype; /* F32, BF16 or E4M3 (scale 1: see n_saturated) */
     int32_t n_pages;
     int32_t n_layers, K, D;
     size_t page_bytes;   /* of K, or of V, in one layer */
+    int64_t n_saturated; /* values so far that e4m3 cut to +-448; 0 for others */
     unsigned char *data; /* heap, 64-byte aligned, owned */
 };
 

@@ -39,6 +39,7 @@ struct ek_lm_plan {
     int64_t *slot;              /* (T) page*EK_PAGE_TOKENS + token in page */
     int32_t *out_row;           /* (T) rows that get logits */
     struct ek_attn_seq *seqs;   /* (T) */
+    int64_t *n_saturated;       /* (members) values that left e4m3's range this step */
     unsigned char *scratch;     /* members * scratch_bytes */
     size_t scratch_bytes;       /* of one member, a multiple of 64 */
 };

@@ -79,6 +79,7 @@ static void cut_all(struct ek_lm_plan *b, struct cutter *c, const struct ek_lm *
     b->slot = cut(c, T, sizeof *b->slot);
     b->out_row = cut(c, T, sizeof *b->out_row);
     b->seqs = cut(c, T, sizeof *b->seqs);
+    b->n_saturated = cut(c, (size_t)ek_team_size(lm->team), sizeof *b->n_saturated);
     b->scratch = cut(c, (size_t)ek_team_size(lm->team), b->scratch_bytes);
 }
 

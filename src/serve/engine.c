@@ -204,6 +204,8 @@ static void refresh_stats(struct ek_engine *e)
     e->stats.n_waiting = e->waiting.n;
     e->stats.n_free_pages = e->pages.n_free;
     e->stats.n_quarantined = e->pages.n_quarantined;
+    if (e->model.kv_saturated)
+        e->stats.kv_saturated = *e->model.kv_saturated;
 }
 
 /* Says what there is to say and lets go of the choices that are gone. A choice is

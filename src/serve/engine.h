@@ -41,6 +41,7 @@ struct ek_engine_model {
                        float *logits);
     void *arg;
     int32_t V;
+    const int64_t *kv_saturated; /* the model's count so far; NULL: none is kept */
 };
 
 struct ek_engine_options {
@@ -76,6 +77,7 @@ struct ek_engine_stats {
     int32_t n_waiting;
     int32_t n_pages, n_free_pages, n_quarantined;
     int32_t n_step_tokens; /* in the latest step */
+    int64_t kv_saturated;  /* values of KV that the cache's format cut to its range */
     int64_t faults[EK_PAGE_FAULT_COUNT_OF];
 };
 

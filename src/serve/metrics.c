@@ -90,6 +90,8 @@ static void write_engine(struct ek_out *o, const struct ek_metrics_now *now)
     one(o, "kv_pages_free", "gauge", "KV pages nobody holds", e->n_free_pages);
     one(o, "kv_pages_quarantined", "gauge", "KV pages out of use after a failed check",
         e->n_quarantined);
+    one(o, "kv_saturated_values_total", "counter",
+        "values that the KV format cut to its range", (double)e->kv_saturated);
     one(o, "iterations_total", "counter", "steps of the engine", (double)e->n_steps);
     one(o, "iteration_tokens", "gauge", "tokens of the latest step", e->n_step_tokens);
     one(o, "prompt_tokens_total", "counter", "prompt tokens computed",

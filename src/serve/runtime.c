@@ -117,8 +117,8 @@ static int open_model(struct ek_runtime *rt, const struct ek_modelfile *m,
         rc = ek_kv_init(&rt->kv, p, o->kv_dtype, n_pages, err);
     if (rc)
         return rc;
-    rt->engine_model =
-        (struct ek_engine_model){.forward = forward, .arg = rt, .V = p->V};
+    rt->engine_model = (struct ek_engine_model){
+        .forward = forward, .arg = rt, .V = p->V, .kv_saturated = &rt->kv.n_saturated};
     rt->engine_options = (struct ek_engine_options){
         .ctx = rt->ctx,
         .n_pages = n_pages,

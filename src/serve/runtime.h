@@ -25,7 +25,7 @@ struct ek_runtime_options {
                                most EK_RUNTIME_CTX_DEFAULT */
     int64_t kv_memory;      /* bytes of KV; 0: max_seqs sequences of full context, at
                                most a quarter of the machine's memory */
-    enum ek_dtype kv_dtype; /* F32 or BF16 */
+    enum ek_dtype kv_dtype; /* F32, BF16 or E4M3 */
     enum ek_lm_weights weights;
     int32_t max_seqs;         /* >= 1 */
     int32_t max_batch_tokens; /* >= max_seqs; 0: 512 or max_seqs */

@@ -30,6 +30,7 @@ struct kit {
     struct ek_delta *held[64];
     int32_t n_held;
     int32_t n_forwards, max_rows, max_tokens;
+    int64_t kv_saturated; /* what the model says it has cut */
     pthread_mutex_t gate; /* a step passes it: who holds it holds the engine */
 };
 
@@ -163,7 +164,8 @@ static inline void kit_open(struct kit *k, const struct ek_engine_options *o)
     k->tokenizer = made_bpe_load(&k->made, "gpt-2");
     k->V = ek_tokenizer_size(k->tokenizer);
     assert_true(ek_tokenizer_is_end(k->tokenizer, k->end_id));
-    struct ek_engine_model model = {kit_forward, k, k->V};
+    struct ek_engine_model model = {
+        .forward = kit_forward, .arg = k, .V = k->V, .kv_saturated = &k->kv_saturated};
     assert_int_equal(
         ek_engine_new(&k->engine, &model, k->tokenizer, o, &ops, kit_on_delta, k, NULL),
         0);

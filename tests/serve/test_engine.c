@@ -29,6 +29,20 @@ static void an_answer_ends_with_the_end_token(void **state)
     kit_close(&k);
 }
 
+static void values_the_kv_format_cut_are_reported(void **state)
+{
+    (void)state;
+    struct kit k;
+    setup(&k, "hello", 2);
+    struct ek_request *r = kit_request("hi", 4, 1);
+    k.kv_saturated = 7;
+    kit_submit(&k, r);
+    kit_run(&k);
+    assert_int_equal(ek_engine_get_stats(k.engine)->kv_saturated, 7);
+    kit_free(r);
+    kit_close(&k);
+}
+
 static void max_tokens_ends_with_length(void **state)
 {
     (void)state;
@@ -501,6 +515,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_ends_with_the_end_token),
+        cmocka_unit_test(values_the_kv_format_cut_are_reported),
         cmocka_unit_test(max_tokens_ends_with_length),
         cmocka_unit_test(a_stop_string_across_tokens_is_cut_and_its_tokens_too),
         cmocka_unit_test(a_kept_stop_string_stays_in_the_text),
