@@ -1,5 +1,6 @@
 /* access.c - one log line a request: who asked for what, what came of it, how long it
- * took. Never what was asked or answered, nor the query string (keys stand in those). */
+ * took. Never what was asked or answered, nor the query string (keys stand in those).
+ */
 #include "base/clock.h"
 #include "base/log.h"
 #include "serve/server_int.h"

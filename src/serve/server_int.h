@@ -1,6 +1,6 @@
 /* server_int.h - the inside of the server: server.c owns the loop and the stop, route.c
- * answers what needs no engine, call.c carries completions, access.c logs them. All on the
- * loop's thread.
+ * answers what needs no engine, call.c carries completions, access.c logs them. All on
+ * the loop's thread.
  */
 #ifndef EVENKEEL_SERVE_SERVER_INT_H
 #define EVENKEEL_SERVE_SERVER_INT_H
@@ -88,8 +88,8 @@ void ek_reply_api_error(struct ek_server *s, struct ek_http_exchange *x,
 int ek_add_common_headers(const struct ek_server *s,
                           struct ek_http_exchange *x) EK_MUST_USE;
 
-/* access.c: the line of a request that the loop answered by itself, of a call whose jobs
- * are all over, of bytes that were no request. Reading that went well is debug. */
+/* access.c: the line of a request that the loop answered by itself, of a call whose
+ * jobs are all over, of bytes that were no request. Reading that went well is debug. */
 void ek_access_reply(const struct ek_server *s, const struct ek_http_request *r,
                      const char *id, int code);
 void ek_access_call(const struct ek_call *c);
