@@ -110,9 +110,12 @@ def check_sizes(path, text, code, report):
             report.warn(path, i, f"{len(line)} columns (limit {COLUMNS})")
 
 
-def check_calls(path, code, report):
+def check_banned(path, code, report):
     for m in BANNED.finditer(code):
         report.error(path, line_of(code, m.start()), f"{m.group(1)}() is banned")
+
+
+def check_heap(path, code, report):
     if path.name == "mem.c":
         return
     for m in HEAP.finditer(code):
@@ -141,7 +144,11 @@ def main():
         if path.suffix == ".h":
             graph[str(path.relative_to(SRC))] = includes
         check_sizes(path, text, code, report)
-        check_calls(path, code, report)
+        check_banned(path, code, report)
+        check_heap(path, code, report)
+    for folder in ("tests", "bench"):
+        for path in sorted((ROOT / folder).rglob("*.[ch]")):
+            check_banned(path, strip_comments_and_strings(path.read_text()), report)
     check_cycles(graph, report)
     check_links(report)
     if "--quiet" not in sys.argv:

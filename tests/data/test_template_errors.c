@@ -167,14 +167,15 @@ static void expect_nested(const char *open, const char *part, const char *close,
                           size_t n)
 {
     size_t len = strlen(part), at = strlen(open);
-    char *source = malloc(at + n * len + strlen(close) + 1);
+    size_t n_close = strlen(close), size = at + n * len + n_close;
+    char *source = malloc(size);
     assert_non_null(source);
     memcpy(source, open, at);
     for (size_t i = 0; i < n; i++, at += len)
         memcpy(source + at, part, len);
-    strcpy(source + at, close);
+    memcpy(source + at, close, n_close);
     struct rendered r;
-    render_with(&r, source, strlen(source), "{}", NULL);
+    render_with(&r, source, size, "{}", NULL);
     assert_int_not_equal(r.rc, 0);
     rendered_release(&r);
     free(source);
@@ -206,10 +207,11 @@ static void long_chains_are_no_deep_trees(void **state)
     (void)state;
     struct rendered r;
     char source[8192] = "{{ 0";
-    for (size_t n = 0; n < 1000; n++)
-        strcat(source, " + 1");
-    strcat(source, " }}");
-    render_with(&r, source, strlen(source), "{}", NULL);
+    size_t at = strlen(source);
+    for (size_t n = 0; n < 1000; n++, at += 4)
+        memcpy(source + at, " + 1", 4);
+    memcpy(source + at, " }}", 3);
+    render_with(&r, source, at + 3, "{}", NULL);
     assert_int_equal(r.rc, 0);
     assert_string_equal(r.text.data, "1000");
     rendered_release(&r);
