@@ -1,6 +1,6 @@
 /* terminal.h - text that somebody else wrote (a model file, a model, a server) on its
- * way to a person. A terminal obeys what it is sent: such text must not move the cursor,
- * set the clipboard or retitle the window. */
+ * way to a person. A terminal obeys what it is sent: such text must not move the
+ * cursor, set the clipboard or retitle the window. */
 #ifndef EVENKEEL_CLI_TERMINAL_H
 #define EVENKEEL_CLI_TERMINAL_H
 
