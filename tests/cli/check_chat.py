@@ -12,7 +12,7 @@ import threading
 import time
 import unittest
 
-from keelkit import Server, keel, need_keel, need_model
+from keelkit import Server, keel, need_keel, need_model, skip
 
 MODEL = need_model()
 
@@ -94,6 +94,14 @@ class Ask(unittest.TestCase):
 
 
 class OnATerminal(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        try:
+            for fd in os.openpty():
+                os.close(fd)
+        except OSError as e:
+            skip(f"no pseudo-terminal here ({e})")
+
     def test_answers_stream_commands_are_obeyed_and_history_is_kept(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "talk.json")
