@@ -1,0 +1,51 @@
+"""A short soak (soak.py says what it promises); EK_SOAK_SECONDS makes it longer."""
+import os
+import unittest
+
+import soak
+
+SECONDS = float(os.environ.get("EK_SOAK_SECONDS", "20"))
+
+
+class Promises(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.soak = soak.Soak(SECONDS)
+        cls.failures = cls.soak.run()
+
+    def test_every_promise_held(self):
+        self.assertEqual(self.failures, [])
+
+    def test_every_kind_of_client_came_and_the_queue_was_full(self):
+        counts = self.soak.counts
+        for act, outcome in (("known", "answered"), ("sample", "answered"),
+                             ("crowd", "refused"), ("leave", "left"), ("half", "left"),
+                             ("bad_body", "refused"), ("bad_bytes", "refused"),
+                             ("read", "answered")):
+            self.assertGreater(counts[act, outcome], 0, (act, outcome))
+
+
+class Instrument(unittest.TestCase):
+    """The soak sees what it is there to see."""
+
+    def test_a_stream_without_an_end_a_failed_one_and_a_missing_finish_are_noticed(self):
+        piece = b'data: {"choices":[{"index":0,"text":"a","finish_reason":%s}]}\n\n'
+        done, error = b"data: [DONE]\n\n", b'data: {"error":{"message":"x"}}\n\n'
+        good = piece % b"null" + piece % b'"length"'
+        self.assertEqual(soak.texts_of_stream(good + done), ["aa"])
+        for bad in (good, piece % b"null" + done, piece % b'"abort"' + done,
+                    piece % b"null" + error + done, b""):
+            with self.assertRaises(soak.Broken):
+                soak.texts_of_stream(bad)
+
+    def test_growing_memory_is_noticed_and_a_warm_up_is_not(self):
+        made = soak.Soak.__new__(soak.Soak)
+        made.seconds = 100
+        made.rss = [(s, 10000 + 200 * s) for s in range(101)]
+        self.assertGreater(made.growth_kib(), soak.RSS_SLACK)
+        made.rss = [(s, 10000 + 200 * min(s, 20)) for s in range(101)]
+        self.assertEqual(made.growth_kib(), 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
