@@ -21,7 +21,10 @@ class Terminal:
     """keel chat on a pseudo-terminal."""
 
     def __init__(self, *args):
-        self.pid, self.fd = pty.fork()
+        try:
+            self.pid, self.fd = pty.fork()
+        except OSError as e:
+            skip(f"no pseudo-terminal here ({e})")
         if self.pid == 0:
             os.environ["TERM"] = "dumb"
             os.execv(need_keel(), ["keel", "chat", *args])
@@ -94,14 +97,6 @@ class Ask(unittest.TestCase):
 
 
 class OnATerminal(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        try:
-            for fd in os.openpty():
-                os.close(fd)
-        except OSError as e:
-            skip(f"no pseudo-terminal here ({e})")
-
     def test_answers_stream_commands_are_obeyed_and_history_is_kept(self):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "talk.json")
