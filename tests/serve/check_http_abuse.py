@@ -233,7 +233,7 @@ class Abuse(unittest.TestCase):
 
 class Stop(unittest.TestCase):
     def test_sigterm_finishes_what_is_under_way(self):
-        server = keelkit.Server(MODEL, "--ctx", "512")
+        server = keelkit.Server(MODEL, "--ctx", "512", "--drain", "240s")
         c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=240)
         c.request("POST", "/v1/chat/completions", json.dumps({**LONG, "max_tokens": 60}))
         r = c.getresponse()
