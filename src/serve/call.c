@@ -395,20 +395,21 @@ static void answer_whole(struct ek_call *c)
     c->has_answered = true;
 }
 
-static void count_end(struct ek_call *c, const struct ek_request *r,
+static void count_end(struct ek_call *c, const struct ek_delta *d,
                       const struct ek_call_choice *ch)
 {
     struct ek_metrics *m = &c->server->metrics;
     m->finished[ch->finish]++;
     ek_metrics_add(m, generation, TOKENS, ch->n_generated);
     if (ch->finish == EK_FINISH_ABORT || ch->finish == EK_FINISH_ERROR ||
-        !r->admit_us || !r->first_us)
+        !d->admit_us || !d->first_us)
         return;
-    double decode = (double)(r->end_us - r->first_us) / 1e6;
-    ek_metrics_add(m, queue, E2E, (double)(r->admit_us - r->submit_us) / 1e6);
-    ek_metrics_add(m, prefill, E2E, (double)(r->first_us - r->admit_us) / 1e6);
+    double queue = (double)(d->admit_us - d->request->submit_us) / 1e6;
+    double decode = (double)(d->end_us - d->first_us) / 1e6;
+    ek_metrics_add(m, queue, E2E, queue);
+    ek_metrics_add(m, prefill, E2E, (double)(d->first_us - d->admit_us) / 1e6);
     ek_metrics_add(m, decode, E2E, decode);
-    ek_metrics_add(m, inference, E2E, (double)(r->end_us - r->admit_us) / 1e6);
+    ek_metrics_add(m, inference, E2E, (double)(d->end_us - d->admit_us) / 1e6);
     ek_metrics_add(m, e2e, E2E, (double)(ek_clock_us() - c->start_us) / 1e6);
     if (ch->n_generated > 1)
         ek_metrics_add(m, tpot, ITL, decode / (ch->n_generated - 1));
@@ -430,7 +431,7 @@ static void count_news(struct ek_call *c, struct ek_call_choice *ch,
         ch->finish = d->finish;
         ch->stop_id = d->stop_id;
         ch->stop_string = d->stop_string;
-        count_end(c, d->request, ch);
+        count_end(c, d, ch);
     }
 }
 

@@ -135,7 +135,7 @@ void ek_choice_end(struct ek_choice *c, struct ek_engine *e, enum ek_finish fini
     c->finish = finish;
     c->error = error;
     c->state = EK_CHOICE_ENDED;
-    c->request->end_us = ek_clock_us();
+    c->request->end_us = c->end_us = ek_clock_us();
 }
 
 void ek_choice_advance(struct ek_choice *c, struct ek_engine *e, const float *row)
@@ -151,8 +151,10 @@ void ek_choice_advance(struct ek_choice *c, struct ek_engine *e, const float *ro
     c->n_generated++;
     c->deltas[c->filling].n_new++;
     e->stats.generated_tokens++;
+    if (c->first_us == 0)
+        c->first_us = ek_clock_us();
     if (r->first_us == 0)
-        r->first_us = ek_clock_us();
+        r->first_us = c->first_us;
     bool is_end = !r->ignores_end && ek_tokenizer_is_end(e->tokenizer, id);
     bool is_stop =
         c->n_generated > r->min_tokens && is_listed(r->stop_ids, r->n_stop_ids, id);
@@ -224,6 +226,9 @@ void ek_choice_flush(struct ek_choice *c, struct ek_engine *e)
     d->stop_id = c->stop_id;
     d->stop_string = c->stop.hit;
     d->error = c->error;
+    d->admit_us = c->admit_us;
+    d->first_us = c->first_us;
+    d->end_us = c->end_us;
     d->is_last = false;
     if (is_final) {
         c->state = EK_CHOICE_GONE;

@@ -290,8 +290,9 @@ static bool admit(struct ek_engine *e)
             continue;
         }
         c->state = EK_CHOICE_RUNNING;
+        c->admit_us = ek_clock_us();
         if (r->admit_us == 0)
-            r->admit_us = ek_clock_us();
+            r->admit_us = c->admit_us;
     }
     return has_moved;
 }

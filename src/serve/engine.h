@@ -98,7 +98,10 @@ struct ek_delta {
     int32_t stop_id;         /* token that ended it, or -1 */
     int32_t stop_string;     /* index of the stop string that ended it, or -1 */
     const char *error;       /* static sentence with EK_FINISH_ERROR, else NULL */
-    bool is_last;            /* every choice is finished: the request is yours */
+    int64_t admit_us;        /* of this choice; monotonic; 0: not yet */
+    int64_t first_us;        /* its first token */
+    int64_t end_us;
+    bool is_last; /* every choice is finished: the request is yours */
 };
 
 struct ek_choice; /* engine_int.h */
@@ -130,7 +133,10 @@ struct ek_request {
     struct ek_logprob *prompt_top;  /* (n_prompt, n_top) */
     int32_t n_prompt_done;          /* entries of prompt_tokens filled */
     int32_t n_open;                 /* choices not finished */
-    int64_t submit_us, admit_us, first_us, end_us; /* monotonic; 0: not yet */
+    int64_t submit_us;              /* monotonic */
+    /* Of the choices the first or last; 0: not yet. To be read after is_last only: the
+     * engine may be at work for another choice before. */
+    int64_t admit_us, first_us, end_us;
 };
 
 /* Zero and the defaults: n 1, sampling default; arena with that ceiling. */

@@ -33,6 +33,7 @@ struct ek_choice {
     enum ek_finish finish;
     int32_t stop_id;
     const char *error;
+    int64_t admit_us, first_us, end_us; /* as in the delta */
     struct ek_delta deltas[2]; /* one may be with the reader while the other fills */
     int32_t filling;           /* index of the engine's */
     bool is_lent;              /* the other one is with the reader */
