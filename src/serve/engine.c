@@ -354,6 +354,15 @@ static int32_t chunk_of(const struct ek_engine *e, const struct ek_choice *c,
     return n;
 }
 
+/* The prompt's scores are the first choice's work, and every other one's answer begins
+ * with them when it echoes. */
+static bool waits_for_scores(const struct ek_choice *c)
+{
+    const struct ek_request *r = c->request;
+    return c->index > 0 && r->wants_prompt_logprobs &&
+           r->choices[0].state == EK_CHOICE_RUNNING && r->n_prompt_done < r->n_prompt;
+}
+
 /* Decode tokens first, then prefill chunks in the room that is left. */
 static void plan(struct ek_engine *e)
 {
@@ -370,7 +379,8 @@ static void plan(struct ek_engine *e)
     int32_t rows = PROMPT_ROWS;
     for (struct ek_choice *c = e->running.first; c && room > 0; c = c->next) {
         bool is_prefill = c->table.n_tokens < c->request->n_prompt;
-        if (c->state != EK_CHOICE_RUNNING || !is_prefill || !ek_choice_has_room(c))
+        if (c->state != EK_CHOICE_RUNNING || !is_prefill || !ek_choice_has_room(c) ||
+            waits_for_scores(c))
             continue;
         enum ek_lm_want want;
         int32_t n = chunk_of(e, c, room, rows + 1, &want);

@@ -365,6 +365,64 @@ static void prompt_logprobs_are_those_of_each_position(void **state)
     kit_close(&k);
 }
 
+/* Scored chunks are short, the others' are not: they would overtake. */
+static void no_choice_speaks_before_the_prompt_is_scored(void **state)
+{
+    (void)state;
+    enum { N = 150 };
+    char prompt[N + 1];
+    struct ek_engine_options o;
+    struct kit k;
+    kit_default(&o);
+    o.prefill_chunk = 128;
+    o.max_batch_tokens = 256;
+    kit_open(&k, &o);
+    memset(prompt, 'a', N);
+    prompt[N] = 0;
+    struct ek_request *r = kit_request(prompt, 5, 3);
+    r->wants_prompt_logprobs = true;
+    kit_submit(&k, r);
+    while (kit_answer(r, 0)->n_deltas + kit_answer(r, 1)->n_deltas +
+               kit_answer(r, 2)->n_deltas ==
+           0)
+        ek_engine_step(k.engine);
+    assert_int_equal(r->n_prompt_done, N);
+    kit_run(&k);
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(kit_answer(r, i)->finish, EK_FINISH_LENGTH);
+    kit_free(r);
+    kit_close(&k);
+}
+
+static void a_long_prompt_stalls_no_answer_under_way(void **state)
+{
+    (void)state;
+    enum { N = 200 };
+    char prompt[N + 1];
+    struct kit k;
+    setup(&k, NULL, 0);
+    memset(prompt, 'a', N);
+    prompt[N] = 0;
+    struct ek_request *early = kit_request("hi", 100, 1);
+    struct ek_request *late = kit_request(prompt, 5, 1);
+    kit_submit(&k, early);
+    while (kit_answer(early, 0)->n_generated == 0)
+        ek_engine_step(k.engine);
+    kit_submit(&k, late);
+    int n_steps = 0;
+    for (; kit_answer(late, 0)->n_generated == 0; n_steps++) {
+        int64_t before = ek_engine_get_stats(k.engine)->generated_tokens;
+        ek_engine_step(k.engine);
+        /* A token for the one under way in every step, whatever the prompt takes. */
+        assert_true(ek_engine_get_stats(k.engine)->generated_tokens > before);
+    }
+    assert_in_range(n_steps, 5, N);
+    kit_run(&k);
+    kit_free(early);
+    kit_free(late);
+    kit_close(&k);
+}
+
 static void a_row_that_is_not_finite_is_an_error_and_no_token(void **state)
 {
     (void)state;
@@ -528,6 +586,8 @@ int main(void)
         cmocka_unit_test(a_slow_reader_holds_up_nobody_else),
         cmocka_unit_test(choices_of_one_request_differ_and_repeat),
         cmocka_unit_test(prompt_logprobs_are_those_of_each_position),
+        cmocka_unit_test(no_choice_speaks_before_the_prompt_is_scored),
+        cmocka_unit_test(a_long_prompt_stalls_no_answer_under_way),
         cmocka_unit_test(a_row_that_is_not_finite_is_an_error_and_no_token),
         cmocka_unit_test(a_prompt_id_the_model_has_not_is_refused),
         cmocka_unit_test(what_cannot_fit_is_refused_and_what_can_waits_for_pages),
