@@ -1,6 +1,7 @@
 #include "base/mem.h"
 #include "data/template_int.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -465,6 +466,7 @@ int ek_tpl_parse_body(struct ek_tpl_parser *p, struct ek_tpl_node **out,
         }
         if (rc)
             return rc;
+        assert(*end);
         end = &(*end)->next;
     }
     return 0;
