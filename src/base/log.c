@@ -218,3 +218,15 @@ void ek_log(enum ek_log_level level, const char *event, const char *fmt, ...)
     ssize_t ignored = write(2, l.text, l.len);
     (void)ignored;
 }
+
+const char *ek_log_quote(char *out, size_t cap, const char *s)
+{
+    size_t n = 0;
+    for (; *s && n + 2 < cap; s++) {
+        if (*s == '"' || *s == '\\')
+            out[n++] = '\\';
+        out[n++] = *s;
+    }
+    out[n] = 0;
+    return out;
+}

@@ -12,6 +12,7 @@
 #include "base/status.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 
 enum ek_log_level { EK_LOG_ERROR, EK_LOG_WARN, EK_LOG_INFO, EK_LOG_DEBUG };
 enum ek_log_form { EK_LOG_AUTO, EK_LOG_TEXT, EK_LOG_JSON };
@@ -30,5 +31,9 @@ int ek_log_level_parse(enum ek_log_level *level, const char *name) EK_MUST_USE;
  * and cut=true says so. Cannot fail. */
 void ek_log(enum ek_log_level level, const char *event, const char *fmt, ...)
     EK_PRINTF(3, 4);
+
+/* s as the inside of a quoted value of fmt: for text that others chose. Writes at most
+ * cap >= 3 bytes, NUL included; what does not fit is left out. Returns out. */
+const char *ek_log_quote(char *out, size_t cap, const char *s);
 
 #endif

@@ -216,7 +216,7 @@ static void name_of_path(char *out, size_t cap, const char *path)
 static void say_ready(const struct ek_runtime *rt, const struct settings *set,
                       const char *id, const char *address)
 {
-    char kv[32], weights[32];
+    char kv[32], weights[32], name[256], why[EK_ERR_CAP];
     size_t page = ek_kv_page_bytes(ek_lm_get_params(rt->lm), rt->kv.dtype);
     int64_t tokens = (int64_t)rt->kv.n_pages * EK_PAGE_TOKENS;
     ek_format_bytes(kv, (uint64_t)page * (uint64_t)rt->kv.n_pages);
@@ -227,13 +227,13 @@ static void say_ready(const struct ek_runtime *rt, const struct settings *set,
            "kv_token_bytes=%zu full_contexts=%.1f max_seqs=%lld threads=%d isa=%s "
            "load_ms=%lld",
            has_host ? set->tls_cert ? "https://" : "http://" : "", address,
-           has_host ? "/" : "", id, rt->ctx, weights, kv, ek_dtype_name(rt->kv.dtype),
-           (long long)tokens, page / EK_PAGE_TOKENS, (double)tokens / rt->ctx,
-           (long long)set->max_seqs, ek_team_size(rt->team), ek_isa_name(rt->ops->isa),
-           (long long)(rt->load_us / 1000));
+           has_host ? "/" : "", ek_log_quote(name, sizeof name, id), rt->ctx, weights,
+           kv, ek_dtype_name(rt->kv.dtype), (long long)tokens, page / EK_PAGE_TOKENS,
+           (double)tokens / rt->ctx, (long long)set->max_seqs, ek_team_size(rt->team),
+           ek_isa_name(rt->ops->isa), (long long)(rt->load_us / 1000));
     if (rt->chat_err.text[0])
-        ek_log(EK_LOG_WARN, "no_chat", "model=\"%s\" why=\"%s\"", id,
-               rt->chat_err.text);
+        ek_log(EK_LOG_WARN, "no_chat", "model=\"%s\" why=\"%s\"", name,
+               ek_log_quote(why, sizeof why, rt->chat_err.text));
 }
 
 static int read_keys(struct ek_auth *auth, const struct settings *set,

@@ -11,18 +11,6 @@
 #define CODE_GONE  499 /* the client left before its answer began; never sent */
 #define CODE_WRONG 400 /* from here on something went wrong */
 
-/* s as the inside of a quoted field of ek_log; what does not fit is left out. */
-static void quote(char *out, const char *s)
-{
-    size_t n = 0;
-    for (; *s && n + 2 < PATH_CAP; s++) {
-        if (*s == '"' || *s == '\\')
-            out[n++] = '\\';
-        out[n++] = *s;
-    }
-    out[n] = 0;
-}
-
 static double ms_since(int64_t us)
 {
     return (double)(ek_clock_us() - us) / 1e3;
@@ -33,7 +21,7 @@ void ek_access_reply(const struct ek_server *s, const struct ek_http_request *r,
 {
     bool is_read = strcmp(r->method, "POST") != 0;
     char path[PATH_CAP];
-    quote(path, r->path);
+    ek_log_quote(path, sizeof path, r->path);
     ek_log(is_read && code < CODE_WRONG ? EK_LOG_DEBUG : EK_LOG_INFO, "access",
            "id=%s method=%s path=\"%s\" status=%d ms=%.1f", id, r->method, path, code,
            ms_since(s->arrived_us));
@@ -58,6 +46,6 @@ void ek_access_call(const struct ek_call *c)
 void ek_access_bad(int code, const char *reason)
 {
     char why[PATH_CAP];
-    quote(why, reason);
+    ek_log_quote(why, sizeof why, reason);
     ek_log(EK_LOG_INFO, "access", "status=%d why=\"%s\"", code, why);
 }

@@ -145,6 +145,16 @@ static void a_number_that_was_cut_is_no_number(void **state)
     }
 }
 
+static void a_quoted_text_can_forge_no_field(void **state)
+{
+    (void)state;
+    char out[16];
+    assert_string_equal(ek_log_quote(out, sizeof out, "a\" b=\\c"), "a\\\" b=\\\\c");
+    assert_string_equal(ek_log_quote(out, 4, "abcdef"), "ab");
+    assert_string_equal(ek_log_quote(out, 4, "a\"b"), "a\\\"");
+    assert_string_equal(ek_log_quote(out, sizeof out, ""), "");
+}
+
 static void a_quote_nobody_escaped_stays_in_its_value(void **state)
 {
     (void)state;
@@ -264,6 +274,7 @@ int main(void)
         cmocka_unit_test(json_form_says_the_same),
         cmocka_unit_test(bare_numbers_are_json_numbers_and_nothing_else_is),
         cmocka_unit_test(a_number_that_was_cut_is_no_number),
+        cmocka_unit_test(a_quoted_text_can_forge_no_field),
         cmocka_unit_test(a_quote_nobody_escaped_stays_in_its_value),
         cmocka_unit_test(a_pipe_gets_json_by_itself_and_no_fields_are_fine),
         cmocka_unit_test(lower_levels_are_silent),
