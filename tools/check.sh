@@ -48,7 +48,8 @@ gate_tidy() {
 }
 
 gate_asan() {
-    build asan && ASAN_OPTIONS=detect_leaks=1 ctest --preset asan -j "$jobs" -LE slow
+    build asan && ASAN_OPTIONS=detect_leaks=1 EK_SOAK_SECONDS=120 \
+        ctest --preset asan -j "$jobs" -LE slow
 }
 
 gate_tsan() {
