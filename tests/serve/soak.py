@@ -90,11 +90,17 @@ class Client(threading.Thread):
             try:
                 outcome = act()
             except (Broken, OSError, ValueError, KeyError, http.client.HTTPException) as e:
-                self.kept = None
+                self.hang_up()
                 self.soak.fail(f"{act.__name__}: {type(e).__name__}: {e}")
                 outcome = "failed"
             self.soak.count(act.__name__, outcome)
             time.sleep(self.rng.expovariate(1 / PAUSE))
+        self.hang_up()
+
+    def hang_up(self):
+        if self.kept:
+            self.kept.close()
+        self.kept = None
 
     def connect(self):
         return socket.create_connection(("127.0.0.1", self.soak.server.port), TIMEOUT)
@@ -258,7 +264,9 @@ class Soak:
 
     def ask_known(self):
         client = Client(self, self.seed)
-        return [client.complete(request) for request in KNOWN]
+        texts = [client.complete(request) for request in KNOWN]
+        client.hang_up()
+        return texts
 
     def load(self, report_s):
         start = reported = time.monotonic()
