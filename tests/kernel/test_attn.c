@@ -272,6 +272,45 @@ static void check_chunks(const struct ek_ops *ops)
     }
 }
 
+/* Many pages, more heads a kv head than a group of rows holds, and tiles on
+ * both sides of the number of rows from which a page is widened once. */
+static void check_depth(const struct ek_ops *ops)
+{
+    static const int page_tokens[] = {16, 20, 80}, steps[] = {1, 2, 3, 40};
+    for (size_t i = 0; i < COUNT(page_tokens) * COUNT(kv_dtypes); i++) {
+        struct ek_attn_dims d = dims(6, 1, 72, kv_dtypes[i % COUNT(kv_dtypes)]);
+        d.page_tokens = page_tokens[i / COUNT(kv_dtypes)];
+        d.window = i % 2 ? 0 : 70;
+        struct fixture f;
+        int n = 170;
+        setup(&f, &d, 1, &n, &n, 11);
+        write_all(&f, ops);
+        run_all(&f, ops);
+        expect_all(&f);
+        float *whole = new_floats(n * f.ldo);
+        memcpy(whole, f.out, (size_t)(n * f.ldo) * sizeof *whole);
+        for (size_t s = 0; s < COUNT(steps); s++)
+            for (int t = 120; t < n; t += steps[s]) {
+                int left = n - t < steps[s] ? n - t : steps[s];
+                struct ek_attn_seq part = {f.pages[0], t, left, t};
+                memset(f.out + t * f.ldo, 0, (size_t)(left * f.ldo) * sizeof *f.out);
+                ops->attn(f.out, f.ldo, f.q, f.ldq, f.k_pool, f.v_pool, &d, &part, 1, 0,
+                          ek_attn_items(&d, &part, 1), f.scratch);
+                for (int r = t; r < t + left; r++)
+                    assert_memory_equal(whole + r * f.ldo, f.out + r * f.ldo,
+                                        (size_t)(d.H * d.D) * sizeof *whole);
+            }
+        ek_free(whole);
+        teardown(&f);
+    }
+}
+
+static void deep_decode_and_small_chunks_give_the_bits_of_whole_prefill(void **state)
+{
+    (void)state;
+    for_each_isa(check_depth);
+}
+
 static void chunks_and_decode_give_the_bits_of_whole_prefill(void **state)
 {
     (void)state;
@@ -449,6 +488,7 @@ int main(void)
         cmocka_unit_test(agrees_with_the_formula_for_ratios_and_head_dims),
         cmocka_unit_test(agrees_with_the_formula_for_windows_caps_and_page_sizes),
         cmocka_unit_test(chunks_and_decode_give_the_bits_of_whole_prefill),
+        cmocka_unit_test(deep_decode_and_small_chunks_give_the_bits_of_whole_prefill),
         cmocka_unit_test(a_sequence_has_the_same_bits_alone_and_in_a_batch),
         cmocka_unit_test(the_place_of_pages_does_not_matter),
         cmocka_unit_test(a_later_token_cannot_touch_an_earlier_query),

@@ -113,7 +113,8 @@ void ek_avx2_attn(float *out, int64_t ldo, const float *q, int64_t ldq,
                   const struct ek_attn_seq *seqs, int64_t n_seqs, int64_t i0,
                   int64_t i1, void *scratch)
 {
-    static const struct ek_attn_steps steps = {load, score, update};
+    static const struct ek_attn_steps steps = {
+        .pad = 16, .load = load, .score = score, .update = update};
     struct ek_attn_args a = {out, q, k_pool, v_pool, d, seqs, ldo, ldq, n_seqs};
     ek_attn_run(&a, i0, i1, scratch, &steps);
 }

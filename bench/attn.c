@@ -1,0 +1,286 @@
+/* attn.c - decode attention at depth, one thread: the best variant of this CPU against
+ * ref and against a streaming read of the same keys and values, interleaved in one run.
+ *
+ *   bench_attn [--rounds N] [--isa avx2] [--pages huge] [--only TEXT] [--json FILE]
+ *
+ * --pages huge: asks for 2 MiB pages of memory, which shows what the TLB costs.
+ * --only: cases whose name has TEXT in it, such as qwen3_0.6b_e4m3.
+ *
+ * One query of each of many sequences, as many as fill the pools (96 MiB together, three
+ * times an L3 of 32 MiB, pages shuffled), so that from depth 1024 on keys and values come
+ * from memory. ref takes a few of the same sequences and is counted by the token.
+ * GB/s: bytes of keys and values at the depth over time. */
+#include "base/mem.h"
+#include "base/rng.h"
+#include "kernel/ops.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define MAX_ROUNDS 101
+#define POOL_BYTES ((size_t)48 << 20) /* of K, and of V */
+#define MAX_SEQS   512
+#define REF_TOKENS 8192 /* keys that ref takes */
+
+struct shape {
+    const char *name;
+    int H, K, D;
+};
+
+static const struct shape shapes[] = {{"smollm2_135m", 9, 3, 64},
+                                      {"qwen3_0.6b", 16, 8, 128}};
+static const enum ek_dtype dtypes[] = {EK_DTYPE_F32, EK_DTYPE_BF16, EK_DTYPE_E4M3};
+static const char *const dtype_names[] = {"f32", "bf16", "e4m3"};
+static const int depths[] = {0, 1024, 4096};
+
+struct bench {
+    unsigned char *k, *v; /* POOL_BYTES each */
+    float *q, *out;       /* (MAX_SEQS, H*D) */
+    void *scratch;
+    int32_t *pages; /* all pages, shuffled; sequences take runs of it */
+    struct ek_attn_seq seqs[MAX_SEQS];
+    struct ek_attn_dims d;
+    int64_t n_seqs;
+    const struct ek_ops *ours;
+    int n_rounds;
+    bool huge;
+    FILE *json;
+    const char *only; /* NULL: all cases */
+    uint64_t sink;    /* keeps the streaming read alive */
+};
+
+static double now_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int compare_double(const void *a, const void *b)
+{
+    double x, y;
+    memcpy(&x, a, sizeof x);
+    memcpy(&y, b, sizeof y);
+    return (x > y) - (x < y);
+}
+
+/* Random values of kv dtype: no NaN, and magnitudes around 1. */
+static void fill(unsigned char *pool, enum ek_dtype t, struct ek_rng *rng)
+{
+    size_t n = POOL_BYTES / ek_dtype_block_bytes(t);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t r = (uint32_t)ek_rng_below(rng, 1u << 24);
+        uint32_t f32 = 0x3f000000u | (r & 0x7fffffu) | (r >> 23 << 31);
+        uint16_t bf16 = (uint16_t)(f32 >> 16);
+        uint8_t e4m3 = (uint8_t)((r & 0x8f) | 0x30);
+        if (t == EK_DTYPE_F32)
+            memcpy(pool + 4 * i, &f32, sizeof f32);
+        else if (t == EK_DTYPE_BF16)
+            memcpy(pool + 2 * i, &bf16, sizeof bf16);
+        else
+            pool[i] = e4m3;
+    }
+}
+
+static size_t bytes_a_token(const struct bench *b)
+{
+    return 2 * (size_t)(b->d.K * b->d.D) * ek_dtype_block_bytes(b->d.kv_dtype);
+}
+
+/* As many sequences at the depth as the pools hold. */
+static void set_case(struct bench *b, int depth)
+{
+    int64_t P = b->d.page_tokens, n = (depth + 1 + P - 1) / P;
+    int64_t n_pages = (int64_t)(2 * POOL_BYTES / bytes_a_token(b)) / P;
+    b->n_seqs = n_pages / n < MAX_SEQS ? n_pages / n : MAX_SEQS;
+    for (int64_t i = 0; i < b->n_seqs; i++)
+        b->seqs[i] = (struct ek_attn_seq){b->pages + i * n, depth, 1, i};
+}
+
+static void set_format(struct bench *b, const struct shape *s, enum ek_dtype t)
+{
+    struct ek_rng rng;
+    ek_rng_init(&rng, 1);
+    b->d = (struct ek_attn_dims){
+        .H = s->H, .K = s->K, .D = s->D, .page_tokens = 16, .kv_dtype = t};
+    b->d.scale = 1.0f / sqrtf((float)s->D);
+    fill(b->k, t, &rng);
+    fill(b->v, t, &rng);
+    for (int64_t i = 0; i < (int64_t)MAX_SEQS * s->H * s->D; i++)
+        b->q[i] = (float)(ek_rng_uniform(&rng) * 2 - 1);
+    int64_t n_pages = (int64_t)(2 * POOL_BYTES / bytes_a_token(b)) / 16;
+    for (int32_t i = 0; i < n_pages; i++) {
+        int32_t other = (int32_t)ek_rng_below(&rng, (uint64_t)i + 1);
+        b->pages[i] = b->pages[other];
+        b->pages[other] = i;
+    }
+}
+
+/* Seconds a key with its value, all kv heads. */
+static double attend(struct bench *b, const struct ek_ops *ops, int64_t n_seqs)
+{
+    int64_t ld = (int64_t)b->d.H * b->d.D, n_items = n_seqs * b->d.K;
+    double start = now_s();
+    for (int64_t i = 0; i < n_items; i++)
+        ops->attn(b->out, ld, b->q, ld, b->k, b->v, &b->d, b->seqs, n_seqs, i, i + 1,
+                  b->scratch);
+    return (now_s() - start) / (double)(n_seqs * (b->seqs[0].pos0 + 1));
+}
+
+/* Bytes a second of reading both pools from end to end. */
+static double stream(struct bench *b)
+{
+    uint64_t sum[8] = {0};
+    double start = now_s();
+    for (int side = 0; side < 2; side++)
+        for (size_t i = 0; i < POOL_BYTES; i += 64) {
+            uint64_t x[8];
+            memcpy(x, (side ? b->v : b->k) + i, sizeof x);
+            for (int j = 0; j < 8; j++)
+                sum[j] += x[j];
+        }
+    double s = now_s() - start;
+    for (int j = 0; j < 8; j++)
+        b->sink += sum[j];
+    return 2.0 * (double)POOL_BYTES / s;
+}
+
+static void print_json(FILE *json, const char *name, const char *kind, double ours,
+                       double peer, const double *ratio, int n, double must, double aim)
+{
+    fprintf(json,
+            "{\"name\":\"attn_decode_%s_%s\",\"ours\":%.3f,\"peer\":%.3f,"
+            "\"unit\":\"GB/s\",\"ratio\":%.3f,\"low\":%.3f,\"high\":%.3f,"
+            "\"must\":%.2f,\"aim\":%.2f}\n",
+            name, kind, ours, peer, ratio[n / 2], ratio[n / 10], ratio[n - 1 - n / 10],
+            must, aim);
+}
+
+static void measure(struct bench *b, const char *name)
+{
+    const struct ek_ops *ref = ek_ops_get(EK_ISA_REF);
+    double ours[MAX_ROUNDS], plain[MAX_ROUNDS], read[MAX_ROUNDS], of_ref[MAX_ROUNDS],
+        of_read[MAX_ROUNDS], bytes = (double)bytes_a_token(b);
+    int64_t n_ref = REF_TOKENS / (b->seqs[0].pos0 + 1);
+    n_ref = n_ref < 1 ? 1 : n_ref < b->n_seqs ? n_ref : b->n_seqs;
+    for (int i = 0; i < b->n_rounds; i++) {
+        read[i] = stream(b) / 1e9;
+        ours[i] = bytes / attend(b, b->ours, b->n_seqs) / 1e9;
+        plain[i] = bytes / attend(b, ref, n_ref) / 1e9;
+        of_ref[i] = ours[i] / plain[i];
+        of_read[i] = ours[i] / read[i];
+    }
+    size_t n = (size_t)b->n_rounds, mid = n / 2, low = n / 10, high = n - 1 - n / 10;
+    double *lists[] = {ours, plain, read, of_ref, of_read};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
+        qsort(lists[i], n, sizeof(double), compare_double);
+    printf("%-24s %7.2f %7.2f %7.2f   %7.2f %7.2f   %6.1f (%.1f to %.1f)   %5.2f (%.2f "
+           "to %.2f)\n",
+           name, ours[0], ours[mid], ours[n - 1], plain[mid], read[mid], of_ref[mid],
+           of_ref[low], of_ref[high], of_read[mid], of_read[low], of_read[high]);
+    fflush(stdout);
+    if (b->json) {
+        print_json(b->json, name, "ref", ours[mid], plain[mid], of_ref, b->n_rounds, 1,
+                   10);
+        print_json(b->json, name, "stream", ours[mid], read[mid], of_read, b->n_rounds,
+                   0, 0.85);
+    }
+}
+
+static void measure_all(struct bench *b)
+{
+    printf(
+        "one thread, %d rounds, %s, GB/s of keys and values: min, median, max; ref; a "
+        "streaming read; ratios' median and 10%% to 90%%\n%-24s %23s   %7s %7s   %s\n",
+        b->n_rounds, ek_isa_name(b->ours->isa), "", "ours", "ref", "read",
+        "ours/ref, ours/read");
+    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
+        for (size_t t = 0; t < sizeof dtypes / sizeof dtypes[0]; t++) {
+            set_format(b, &shapes[s], dtypes[t]);
+            for (size_t i = 0; i < sizeof depths / sizeof depths[0]; i++) {
+                char name[64];
+                snprintf(name, sizeof name, "%s_%s_%d", shapes[s].name, dtype_names[t],
+                         depths[i]);
+                set_case(b, depths[i]);
+                if (!b->only || strstr(name, b->only))
+                    measure(b, name);
+            }
+        }
+}
+
+static bool reserve(struct bench *b)
+{
+    const struct ek_attn_dims most = {
+        .H = 16, .K = 3, .D = 128, .page_tokens = 16, .kv_dtype = EK_DTYPE_F32};
+    b->k = ek_alloc_aligned((size_t)2 << 20, POOL_BYTES);
+    b->v = ek_alloc_aligned((size_t)2 << 20, POOL_BYTES);
+    b->q = ek_alloc_aligned(64, (size_t)MAX_SEQS * 2048 * sizeof(float));
+    b->out = ek_alloc_aligned(64, (size_t)MAX_SEQS * 2048 * sizeof(float));
+    b->scratch = ek_alloc_aligned(64, ek_attn_scratch_bytes(&most));
+    /* the smallest page of a case: e4m3, 3 heads of 64 */
+    b->pages = ek_alloc_array(POOL_BYTES / ((size_t)16 * 3 * 64), sizeof *b->pages);
+    return b->k && b->v && b->q && b->out && b->scratch && b->pages;
+}
+
+static void release(struct bench *b)
+{
+    ek_free(b->k);
+    ek_free(b->v);
+    ek_free(b->q);
+    ek_free(b->out);
+    ek_free(b->scratch);
+    ek_free(b->pages);
+}
+
+static int usage(void)
+{
+    fprintf(stderr,
+            "usage: bench_attn [--rounds N] [--isa avx2] [--pages huge] [--only TEXT] "
+            "[--json FILE]\n");
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    static struct bench b;
+    b.n_rounds = 7;
+    b.ours = ek_ops_get(ek_isa_best());
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (!strcmp(argv[i], "--rounds"))
+            b.n_rounds = (int)strtol(argv[i + 1], NULL, 10);
+        else if (!strcmp(argv[i], "--json"))
+            b.json = fopen(argv[i + 1], "w");
+        else if (!strcmp(argv[i], "--only"))
+            b.only = argv[i + 1];
+        else if (!strcmp(argv[i], "--pages") && !strcmp(argv[i + 1], "huge"))
+            b.huge = true;
+        else if (!strcmp(argv[i], "--isa") && !strcmp(argv[i + 1], "avx2") &&
+                 ek_isa_best() >= EK_ISA_AVX2)
+            b.ours = ek_ops_get(EK_ISA_AVX2);
+        else
+            return usage();
+    }
+    if (argc % 2 == 0 || b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS)
+        return usage();
+    int status = 1;
+    if (!reserve(&b)) {
+        fprintf(stderr, "bench_attn: out of memory\n");
+        goto out;
+    }
+    if (b.huge && (madvise(b.k, POOL_BYTES, MADV_HUGEPAGE) ||
+                   madvise(b.v, POOL_BYTES, MADV_HUGEPAGE)))
+        perror("bench_attn: --pages huge");
+    measure_all(&b);
+    if (b.json && fclose(b.json)) {
+        perror("bench_attn: --json");
+        goto out;
+    }
+    status = 0;
+out:
+    release(&b);
+    return status;
+}
