@@ -13,7 +13,8 @@
  *
  * Keys are taken in ascending blocks of page_tokens with an online softmax in f32, the
  * same for prefill and decode, so both give the same bits for the same position. Keys
- * and values are widened exactly and all sums are f32: every variant stays within 2e-5 of the formula for |q|,|k|,|v| <= 1 (tests/kernel/test_attn.c).
+ * and values are widened exactly and all sums are f32: every variant stays within
+ * 2e-5 of the formula for |q|,|k|,|v| <= 1 (tests/kernel/test_attn.c).
  * Source: Dao 2023, "FlashAttention-2"; Kwon et al. 2023, "PagedAttention".
  */
 #ifndef EVENKEEL_KERNEL_ATTN_H
