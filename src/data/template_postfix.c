@@ -1,6 +1,7 @@
 #include "base/utf8.h"
 #include "data/template_int.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* What follows a value: .name [key] (arguments) |filter `is test`; and the escapes
@@ -143,17 +144,21 @@ static int parse_args(struct ek_tpl_parser *p, struct ek_tpl_node *n)
             if (!rc && ek_tpl_skip_op(p, ')'))
                 return 0;
         }
+        struct ek_tpl_node *arg = NULL;
         if (!rc)
-            rc = ek_tpl_node_new(p, end, EK_TPL_N_ARG, p->tok->line);
-        if (!rc)
-            rc = parse_arg(p, *end);
+            rc = ek_tpl_node_new(p, &arg, EK_TPL_N_ARG, p->tok->line);
         if (rc)
             return rc;
-        if (!is_in_order(n->kids, *end))
+        assert(arg);
+        *end = arg;
+        rc = parse_arg(p, arg);
+        if (rc)
+            return rc;
+        if (!is_in_order(n->kids, arg))
             return ek_tpl_parse_fail(p, EK_EFORMAT, line,
                                      "arguments in a wrong order: first values, then "
                                      "name=value");
-        end = &(*end)->next;
+        end = &arg->next;
     }
     return rc;
 }
@@ -161,7 +166,10 @@ static int parse_args(struct ek_tpl_parser *p, struct ek_tpl_node *n)
 static int parse_call(struct ek_tpl_parser *p, struct ek_tpl_node **out)
 {
     int rc = wrap(p, out, EK_TPL_N_CALL);
-    return rc ? rc : parse_args(p, *out);
+    if (rc)
+        return rc;
+    assert(*out);
+    return parse_args(p, *out);
 }
 
 /* Chains are trees as deep as they are long. */
@@ -311,7 +319,7 @@ static int hex_digits(const char *s, size_t n, uint32_t *c)
 {
     *c = 0;
     for (size_t i = 0; i < n; i++) {
-        int ch = s[i], low = ch | 0x20;
+        int ch = (unsigned char)s[i], low = ch | 0x20;
         if (ch >= '0' && ch <= '9')
             *c = *c * 16 + (uint32_t)(ch - '0');
         else if (low >= 'a' && low <= 'f')
