@@ -48,9 +48,13 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def end(self):
-        self.type("\x04")
-        deadline = time.monotonic() + 240
+        """Ctrl-D until it ends: libedit shows its prompt before it takes the terminal over,
+        and an end of input typed in between is the terminal's and lost."""
+        deadline, again = time.monotonic() + 240, 0
         while time.monotonic() < deadline:
+            if time.monotonic() > again:
+                self.type("\x04")
+                again = time.monotonic() + 1
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 return os.waitstatus_to_exitcode(status)
