@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <termios.h>
 #include <unistd.h>
 
 #define TEXT_MAX ((size_t)16 << 20) /* one message, one answer */
@@ -198,6 +199,21 @@ static char *show_prompt(EditLine *edit)
     return is_more ? more : first;
 }
 
+/* libedit gives the terminal back in line mode, where a Ctrl-D typed during an answer
+ * would be an end of input that nobody reads, and letters would show up in the text. So
+ * between lines what is typed waits unseen, as it is, for the next one. el_end restores
+ * the terminal as it was found. */
+static void hold_typing(void)
+{
+    struct termios t;
+    if (tcgetattr(STDIN_FILENO, &t))
+        return;
+    t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
+    t.c_cc[VMIN] = 1;
+    t.c_cc[VTIME] = 0;
+    tcsetattr(STDIN_FILENO, TCSANOW, &t);
+}
+
 /* One line without its end, in *line (valid until the next). Returns its length, -1 at
  * the end of input, -2 when Ctrl-C threw the line away. */
 static ssize_t read_line(struct chat *c, const char **line, bool is_more)
@@ -208,6 +224,7 @@ static ssize_t read_line(struct chat *c, const char **line, bool is_more)
         el_set(c->edit, EL_CLIENTDATA, is_more ? c : NULL);
         was_interrupted = 0;
         *line = el_gets(c->edit, &count);
+        hold_typing();
         if (!*line || count <= 0)
             return was_interrupted ? -2 : -1;
         n = count;
@@ -295,6 +312,7 @@ static int open_editor(struct chat *c)
     el_set(c->edit, EL_EDITOR, "emacs");
     el_set(c->edit, EL_HIST, history, c->lines);
     el_set(c->edit, EL_SIGNAL, 0);
+    hold_typing();
     return 0;
 }
 

@@ -48,13 +48,12 @@ class Terminal:
         os.write(self.fd, text.encode())
 
     def end(self):
-        """Ctrl-D until it ends: libedit shows its prompt before it takes the terminal over,
-        and an end of input typed in between is the terminal's and lost."""
-        deadline, again = time.monotonic() + 240, 0
+        self.type("\x04")
+        return self.wait_end()
+
+    def wait_end(self):
+        deadline = time.monotonic() + 240
         while time.monotonic() < deadline:
-            if time.monotonic() > again:
-                self.type("\x04")
-                again = time.monotonic() + 1
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
                 return os.waitstatus_to_exitcode(status)
@@ -138,6 +137,16 @@ class OnATerminal(unittest.TestCase):
         t.wait_for("/save FILE")
         t.wait_for("> ")
         self.assertEqual(0, t.end())
+
+    def test_what_is_typed_during_an_answer_waits_for_the_next_line(self):
+        for early in ("\x04", "/help\n\x04"):
+            t = Terminal(MODEL, "--temperature", "0", "-n", "40")
+            t.wait_for("> ")
+            t.type("Count to twenty in words.\n")
+            t.wait_for("\n")
+            t.type(early)
+            t.wait_for("tok/s")
+            self.assertEqual(0, t.wait_end())
 
     def test_ctrl_c_at_the_prompt_throws_the_line_away(self):
         t = Terminal(MODEL, "-n", "8")
