@@ -94,7 +94,13 @@ class ChatPage(unittest.TestCase):
         self.assertGreater(len(seen), 3)
 
     def test_stop_ends_the_answer_and_keeps_what_was_said(self):
-        self.set("max_tokens", 4000)
+        # Without an end of its own: whatever the model says, there is something to stop.
+        self.browser.execute_script(
+            "const real = window.fetch; window.fetch = (u, o) => { if (o && o.body)"
+            " o.body = JSON.stringify({...JSON.parse(o.body), ignore_eos: true});"
+            "return real(u, o); };")
+        self.set("temperature", 0)
+        self.set("max_tokens", 7000)
         self.ask("Count from one to one thousand in words.")
         self.until(lambda: len(self.text(".turn.assistant .text")) > 10)
         self.find("#stop").click()
@@ -106,6 +112,7 @@ class ChatPage(unittest.TestCase):
         self.until(lambda: self.server.metric("evenkeel_num_requests_running") == 0, 5)
 
     def test_the_system_prompt_and_history_are_sent(self):
+        self.set("temperature", 0)
         self.set("max_tokens", 8)
         self.set("system", "You are a parrot.")
         self.browser.execute_script(
