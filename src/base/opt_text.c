@@ -232,16 +232,33 @@ static int add_man_details(struct ek_buf *out, const char *s)
     return rc;
 }
 
+/* The verb's name as in its page's: "bench serve" is bench-serve. */
+static int add_man_name(struct ek_buf *out, const struct ek_opt_verb *verb,
+                        bool is_capital)
+{
+    int rc = 0;
+    for (const char *p = verb->name; !rc && *p; p++) {
+        if (*p == ' ')
+            rc = ek_buf_add_str(out, "\\-");
+        else
+            rc = ek_buf_add_char(out,
+                                 is_capital ? (char)toupper((unsigned char)*p) : *p);
+    }
+    return rc;
+}
+
 static int add_man_head(struct ek_buf *out, const struct ek_opt_verb *verb)
 {
     int rc = ek_buf_add_str(out, ".TH \"KEEL\\-");
-    for (const char *p = verb->name; !rc && *p; p++)
-        rc = ek_buf_add_char(out, (char)toupper((unsigned char)*p));
     if (!rc)
-        rc = ek_buf_addf(out,
-                         "\" \"1\" \"\" \"evenkeel " EK_VERSION
-                         "\" \"User Commands\"\n.SH NAME\nkeel\\-%s \\- ",
-                         verb->name);
+        rc = add_man_name(out, verb, true);
+    if (!rc)
+        rc = ek_buf_add_str(out, "\" \"1\" \"\" \"evenkeel " EK_VERSION
+                                 "\" \"User Commands\"\n.SH NAME\nkeel\\-");
+    if (!rc)
+        rc = add_man_name(out, verb, false);
+    if (!rc)
+        rc = ek_buf_add_str(out, " \\- ");
     if (!rc)
         rc = ek_roff_add_str(out, "", verb->summary, "\n.SH SYNOPSIS\n");
     if (!rc)

@@ -17,6 +17,7 @@ static const struct ek_verb *const verbs[] = {
     &ek_verb_inspect,
     &ek_verb_generate,
     &ek_verb_perplexity,
+    &ek_verb_bench,
     NULL,
 };
 /* clang-format on */
@@ -47,20 +48,6 @@ static int write_docs(int argc, char **argv)
     return EK_EXIT_FAILED;
 }
 
-static int unknown_verb(const char *word)
-{
-    const char *names[N_VERBS + 1];
-    size_t n = 0;
-    for (const struct ek_verb *const *v = verbs; *v; v++)
-        names[n++] = (*v)->table->name;
-    const char *near = ek_opt_nearest(word, names, n);
-    if (near)
-        fprintf(stderr, "keel: unknown verb '%s', did you mean '%s'?\n", word, near);
-    else
-        fprintf(stderr, "keel: unknown verb '%s', `keel --help` lists them\n", word);
-    return EK_EXIT_USAGE;
-}
-
 /* A parent may have closed 0, 1 or 2. The next file opened would get that number, and
  * what is said on standard error would go into a model or to a client. Each is filled
  * with what it cannot be used for, so that using it still fails. */
@@ -87,9 +74,5 @@ int main(int argc, char **argv)
     }
     if (!strcmp(word, "--write-docs"))
         return write_docs(argc, argv);
-    for (const struct ek_verb *const *v = verbs; *v; v++) {
-        if (!strcmp(word, (*v)->table->name))
-            return (*v)->run(argc - 2, argv + 2);
-    }
-    return unknown_verb(word);
+    return ek_verb_dispatch(verbs, "", argc - 1, argv + 1);
 }

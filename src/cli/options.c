@@ -2,9 +2,12 @@
 #include "base/buf.h"
 #include "cli/verb.h"
 
+#include <assert.h>
 #include <stdio.h>
+#include <string.h>
 
 #define MAX_HELP_BYTES (1 << 18)
+#define MAX_VERBS      32
 
 static int print_help(const struct ek_verb *verb)
 {
@@ -52,6 +55,34 @@ static bool is_files_fault(int status)
     default:
         return false;
     }
+}
+
+const char *ek_verb_word(const struct ek_verb *verb)
+{
+    const char *space = strrchr(verb->table->name, ' ');
+    return space ? space + 1 : verb->table->name;
+}
+
+int ek_verb_dispatch(const struct ek_verb *const *verbs, const char *of, int argc,
+                     char **argv)
+{
+    const char *names[MAX_VERBS];
+    const char *space = *of ? " " : "";
+    size_t n = 0;
+    for (const struct ek_verb *const *v = verbs; *v; v++) {
+        if (!strcmp(argv[0], ek_verb_word(*v)))
+            return (*v)->run(argc - 1, argv + 1);
+        assert(n < MAX_VERBS);
+        names[n++] = ek_verb_word(*v);
+    }
+    const char *near = ek_opt_nearest(argv[0], names, n);
+    if (near)
+        fprintf(stderr, "keel%s%s: unknown verb '%s', did you mean '%s'?\n", space, of,
+                argv[0], near);
+    else
+        fprintf(stderr, "keel%s%s: unknown verb '%s', `keel%s%s --help` lists them\n",
+                space, of, argv[0], space, of);
+    return EK_EXIT_USAGE;
 }
 
 int ek_verb_fail(const struct ek_verb *verb, const struct ek_err *err, bool is_input)

@@ -27,6 +27,22 @@ extern const struct ek_verb ek_verb_generate;
 extern const struct ek_verb ek_verb_chat;
 extern const struct ek_verb ek_verb_perplexity;
 extern const struct ek_verb ek_verb_serve;
+extern const struct ek_verb ek_verb_bench;
+
+/* The verbs of keel bench: verb_bench_<name>.c. Their tables' names are both words
+ * ("bench serve"), so that messages, help and pages name them whole. */
+extern const struct ek_verb ek_verb_bench_serve;
+
+/* The verbs of a verb, NULL at the end; NULL for one that has none. */
+const struct ek_verb *const *ek_verb_subs(const struct ek_verb *verb);
+
+/* The word by which `verb` is called: the last of its table's name. */
+const char *ek_verb_word(const struct ek_verb *verb);
+
+/* Runs the verb of verbs (NULL at the end) that argv[0] names, or says which is nearest
+ * (`keel: unknown verb`, behind `keel <of>`; of may be ""). Returns an enum ek_exit. */
+int ek_verb_dispatch(const struct ek_verb *const *verbs, const char *of, int argc,
+                     char **argv);
 
 /* Parses the verb's options; on --help prints it. Returns true when the verb should go
  * on, else *code is the exit code (the error was printed as `keel <verb>: ...`). */
