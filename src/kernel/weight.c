@@ -63,6 +63,10 @@ enum ek_weight_format ek_weight_keep(enum ek_dtype t)
     case EK_DTYPE_Q5_1:
     case EK_DTYPE_Q5_K:
     case EK_DTYPE_Q6_K:
+    case EK_DTYPE_Q2_K:
+    case EK_DTYPE_Q3_K:
+    case EK_DTYPE_IQ4_NL:
+    case EK_DTYPE_IQ4_XS:
     case EK_DTYPE_Q8_0:
         return EK_WEIGHT_I8;
     case EK_DTYPE_E4M3:

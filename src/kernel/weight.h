@@ -46,7 +46,7 @@ ek_weight_name(enum ek_weight_format f); /* "f32", "bf16", "fp8", "int8", "int4"
 size_t ek_weight_bytes(enum ek_weight_format f, int64_t N, int64_t K);
 
 /* The format that keeps `t` with the least loss and no waste: q4_0, q4_1, q4_k -> I4;
- * q5_*, q6_k, q8_0 -> I8; e4m3 -> E4M3; f16, bf16, f32 -> BF16. */
+ * q2_k, q3_k, q5_*, q6_k, q8_0, iq4_* -> I8; e4m3 -> E4M3; f16, bf16, f32 -> BF16. */
 enum ek_weight_format ek_weight_keep(enum ek_dtype t);
 
 /* Packs rows [n0,n1) of the (N,K) matrix whose row n0 begins at `rows` in format t

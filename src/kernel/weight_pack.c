@@ -1,7 +1,7 @@
 /* weight_pack.c - rows of a file into the panels drawn in weight.c.
  *
  * Where the file's codes are the format's codes they are moved unchanged: q4_0, q4_1,
- * q4_k to I4, q8_0 and q5_0 to I8, bf16 to BF16, e4m3 to E4M3. Everything else goes
+ * q4_k to I4, q8_0, q5_0 and iq4_nl to I8, bf16 to BF16, e4m3 to E4M3. Everything else goes
  * through f32 and is rounded to nearest, by group of 32 (E4M3: by block of 128x128).
  */
 #include "kernel/weight_int.h"
@@ -92,6 +92,8 @@ static void put_i8(const struct row *a, int64_t g)
     uint16_t d = scale_f16(amax / 127.0f);
     if (a->t == EK_DTYPE_Q5_0)
         d = load_u16(a->src + g * 22); /* its codes -16..15 fit */
+    if (a->t == EK_DTYPE_IQ4_NL)
+        d = load_u16(a->src + g * 18); /* its codes -127..113 fit */
     float scale = ek_f16_to_f32(d), inv = scale != 0 ? 1.0f / scale : 0.0f;
     for (int k = 0; k < EK_GROUP; k++) {
         float x = rintf(v[k] * inv);

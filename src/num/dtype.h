@@ -33,7 +33,11 @@
     X(Q8_0, "q8_0", 32, 34)                                                            \
     X(Q4_K, "q4_k", 256, 144)                                                          \
     X(Q5_K, "q5_k", 256, 176)                                                          \
-    X(Q6_K, "q6_k", 256, 210)
+    X(Q6_K, "q6_k", 256, 210)                                                          \
+    X(Q2_K, "q2_k", 256, 84)                                                           \
+    X(Q3_K, "q3_k", 256, 110)                                                          \
+    X(IQ4_NL, "iq4_nl", 32, 18)                                                        \
+    X(IQ4_XS, "iq4_xs", 256, 136)
 
 enum ek_dtype {
 #define X(suffix, name, elems, bytes) EK_DTYPE_##suffix,

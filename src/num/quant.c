@@ -107,6 +107,10 @@ static const struct {
     [EK_DTYPE_Q4_K] = {ek_block_q4_k, NULL, 2, 0},
     [EK_DTYPE_Q5_K] = {ek_block_q5_k, NULL, 2, 0},
     [EK_DTYPE_Q6_K] = {ek_block_q6_k, NULL, 1, 208},
+    [EK_DTYPE_Q2_K] = {ek_block_q2_k, NULL, 2, 80},
+    [EK_DTYPE_Q3_K] = {ek_block_q3_k, NULL, 1, 108},
+    [EK_DTYPE_IQ4_NL] = {ek_block_iq4_nl, NULL, 1, 0},
+    [EK_DTYPE_IQ4_XS] = {ek_block_iq4_xs, NULL, 1, 0},
 };
 
 bool ek_quant_can_read(enum ek_dtype t)

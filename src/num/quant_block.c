@@ -8,6 +8,12 @@
  *   q4_k   f16 d, dmin | s[12] | qs[128]     8 groups of 32, each a 6-bit scale and
  *   q5_k   ... | s[12] | h[32] | qs[128]     minimum in s: w = d s q - dmin m
  *   q6_k   ql[128] | qh[64] | i8 s[16] | f16 d   16 groups of 16: w = d s (q-32)
+ *   q2_k   s[16] | qs[64] | f16 d, dmin      16 groups of 16, a scale and a minimum of
+ *                                            4 bits each: w = d s q - dmin m
+ *   q3_k   h[32] | qs[64] | s[12] | f16 d    16 groups of 16: w = d (s-32) (q-4),
+ *                                            bit 2 of q in h
+ *   iq4_nl f16 d | qs[16]                    w = d code[q]; order as in q4_0
+ *   iq4_xs f16 d | u16 sh | sl[4] | qs[128]  8 groups of 32: w = d (s-32) code[q]
  *
  * Source: the GGUF format's reference quantisation (element order and rounding), tested
  * against the PyPI package gguf by tests/num/check_quant_gguf.py.
@@ -114,6 +120,64 @@ void ek_block_q6_k(float *out, const uint8_t *in)
         int high = in[128 + 32 * half + l] >> 2 * p & 3;
         float scale = d * (float)(int8_t)sc[e / 16];
         out[e] = scale * (float)((low | high << 4) - 32);
+    }
+}
+
+void ek_block_q2_k(float *out, const uint8_t *in)
+{
+    const uint8_t *qs = in + 16;
+    float d = ek_load_f16(in + 80), dmin = ek_load_f16(in + 82);
+    for (int e = 0; e < 256; e++) {
+        /* halves of 128; in a half, quarter p of 32 */
+        int half = e / 128, p = e % 128 / 32, l = e % 32, s = in[e / 16];
+        int q = qs[32 * half + l] >> 2 * p & 3;
+        out[e] = d * (float)(s & 15) * (float)q - dmin * (float)(s >> 4);
+    }
+}
+
+/* The 6-bit scale, less 32, of group g in [0,16) of a q3_k block. */
+static int q3_scale(const uint8_t *s, int g)
+{
+    int low = g < 8 ? s[g] & 15 : s[g - 8] >> 4;
+    return (low | (s[8 + g % 4] >> 2 * (g / 4) & 3) << 4) - 32;
+}
+
+void ek_block_q3_k(float *out, const uint8_t *in)
+{
+    const uint8_t *qs = in + 32, *s = in + 96;
+    float d = ek_load_f16(in + 108);
+    for (int e = 0; e < 256; e++) {
+        int half = e / 128, p = e % 128 / 32, l = e % 32;
+        int low = qs[32 * half + l] >> 2 * p & 3;
+        int high = in[l] >> (4 * half + p) & 1;
+        out[e] = d * (float)q3_scale(s, e / 16) * (float)(low + 4 * high - 4);
+    }
+}
+
+/* iq4's codebook: denser near zero, as weights are. */
+static const int8_t iq4_codes[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                     1,    13,   25,  38,  53,  69,  89,  113};
+
+void ek_block_iq4_nl(float *out, const uint8_t *in)
+{
+    float d = ek_load_f16(in);
+    for (int j = 0; j < 16; j++) {
+        out[j] = d * (float)iq4_codes[in[2 + j] & 15];
+        out[j + 16] = d * (float)iq4_codes[in[2 + j] >> 4];
+    }
+}
+
+void ek_block_iq4_xs(float *out, const uint8_t *in)
+{
+    float d = ek_load_f16(in);
+    int sh = in[2] | in[3] << 8;
+    for (int g = 0; g < 8; g++) {
+        int s = (in[4 + g / 2] >> 4 * (g % 2) & 15) | (sh >> 2 * g & 3) << 4;
+        const uint8_t *qs = in + 8 + 16 * g;
+        for (int j = 0; j < 16; j++) {
+            out[32 * g + j] = d * (float)(s - 32) * (float)iq4_codes[qs[j] & 15];
+            out[32 * g + 16 + j] = d * (float)(s - 32) * (float)iq4_codes[qs[j] >> 4];
+        }
     }
 }
 

@@ -28,9 +28,14 @@ static void random_rows(struct fixture *f, enum ek_dtype t, int64_t N, int64_t K
         for (int s = 0; s < 2; s++) {
             uint16_t h = ek_f32_to_f16(random_float(rng) * 0.1f);
             int has_min = t == EK_DTYPE_Q4_1 || t == EK_DTYPE_Q5_1 ||
-                          t == EK_DTYPE_Q4_K || t == EK_DTYPE_Q5_K;
+                          t == EK_DTYPE_Q4_K || t == EK_DTYPE_Q5_K ||
+                          t == EK_DTYPE_Q2_K;
+            int at = t == EK_DTYPE_Q6_K   ? 208
+                     : t == EK_DTYPE_Q3_K ? 108
+                     : t == EK_DTYPE_Q2_K ? 80
+                                          : 0;
             if (block > 1 && (s == 0 || has_min))
-                memcpy(p + (t == EK_DTYPE_Q6_K ? 208 : 2 * s), &h, 2);
+                memcpy(p + at + 2 * s, &h, 2);
         }
         if (block == 1) {
             float x = random_float(rng);
@@ -133,15 +138,26 @@ static void codes_that_fit_move_unchanged_and_need_no_scratch(void **state)
 static void f32_holds_every_format_exactly(void **state)
 {
     (void)state;
-    static const struct pair pairs[] = {
-        {EK_WEIGHT_F32, EK_DTYPE_F32, 0, 1},    {EK_WEIGHT_F32, EK_DTYPE_F16, 0, 33},
-        {EK_WEIGHT_F32, EK_DTYPE_BF16, 0, 31},  {EK_WEIGHT_F32, EK_DTYPE_F64, 0, 7},
-        {EK_WEIGHT_F32, EK_DTYPE_E4M3, 0, 65},  {EK_WEIGHT_F32, EK_DTYPE_E5M2, 0, 64},
-        {EK_WEIGHT_F32, EK_DTYPE_Q4_0, 0, 32},  {EK_WEIGHT_F32, EK_DTYPE_Q4_1, 0, 64},
-        {EK_WEIGHT_F32, EK_DTYPE_Q5_0, 0, 32},  {EK_WEIGHT_F32, EK_DTYPE_Q5_1, 0, 32},
-        {EK_WEIGHT_F32, EK_DTYPE_Q8_0, 0, 32},  {EK_WEIGHT_F32, EK_DTYPE_Q4_K, 0, 256},
-        {EK_WEIGHT_F32, EK_DTYPE_Q5_K, 0, 256}, {EK_WEIGHT_F32, EK_DTYPE_Q6_K, 0, 256},
-        {EK_WEIGHT_I8, EK_DTYPE_Q5_0, 0, 64},   {EK_WEIGHT_BF16, EK_DTYPE_E4M3, 0, 37}};
+    static const struct pair pairs[] = {{EK_WEIGHT_F32, EK_DTYPE_F32, 0, 1},
+                                        {EK_WEIGHT_F32, EK_DTYPE_F16, 0, 33},
+                                        {EK_WEIGHT_F32, EK_DTYPE_BF16, 0, 31},
+                                        {EK_WEIGHT_F32, EK_DTYPE_F64, 0, 7},
+                                        {EK_WEIGHT_F32, EK_DTYPE_E4M3, 0, 65},
+                                        {EK_WEIGHT_F32, EK_DTYPE_E5M2, 0, 64},
+                                        {EK_WEIGHT_F32, EK_DTYPE_Q4_0, 0, 32},
+                                        {EK_WEIGHT_F32, EK_DTYPE_Q4_1, 0, 64},
+                                        {EK_WEIGHT_F32, EK_DTYPE_Q5_0, 0, 32},
+                                        {EK_WEIGHT_F32, EK_DTYPE_Q5_1, 0, 32},
+                                        {EK_WEIGHT_F32, EK_DTYPE_Q8_0, 0, 32},
+                                        {EK_WEIGHT_F32, EK_DTYPE_Q4_K, 0, 256},
+                                        {EK_WEIGHT_F32, EK_DTYPE_Q5_K, 0, 256},
+                                        {EK_WEIGHT_F32, EK_DTYPE_Q6_K, 0, 256},
+                                        {EK_WEIGHT_I8, EK_DTYPE_Q5_0, 0, 64},
+                                        {EK_WEIGHT_BF16, EK_DTYPE_E4M3, 0, 37},
+                                        {EK_WEIGHT_I8, EK_DTYPE_IQ4_NL, 0, 96},
+                                        {EK_WEIGHT_F32, EK_DTYPE_Q2_K, 0, 256},
+                                        {EK_WEIGHT_F32, EK_DTYPE_Q3_K, 0, 256},
+                                        {EK_WEIGHT_F32, EK_DTYPE_IQ4_XS, 0, 256}};
     expect_pairs(pairs, COUNT(pairs), true);
 }
 
@@ -158,6 +174,9 @@ static void other_formats_round_to_nearest(void **state)
                                  {EK_WEIGHT_I8, EK_DTYPE_Q5_1, i8, 32},
                                  {EK_WEIGHT_I8, EK_DTYPE_Q5_K, i8, 256},
                                  {EK_WEIGHT_I8, EK_DTYPE_Q6_K, i8, 512},
+                                 {EK_WEIGHT_I8, EK_DTYPE_Q2_K, i8, 256},
+                                 {EK_WEIGHT_I8, EK_DTYPE_Q3_K, i8, 256},
+                                 {EK_WEIGHT_I8, EK_DTYPE_IQ4_XS, i8, 256},
                                  {EK_WEIGHT_I4, EK_DTYPE_F32, i4, 33},
                                  {EK_WEIGHT_I4, EK_DTYPE_BF16, i4, 64},
                                  {EK_WEIGHT_E4M3, EK_DTYPE_F32, 0x1.04p-4f, 129},
@@ -209,6 +228,8 @@ static void each_type_keeps_its_format(void **state)
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q4_1), EK_WEIGHT_I4);
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q4_K), EK_WEIGHT_I4);
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q6_K), EK_WEIGHT_I8);
+    assert_int_equal(ek_weight_keep(EK_DTYPE_Q3_K), EK_WEIGHT_I8);
+    assert_int_equal(ek_weight_keep(EK_DTYPE_IQ4_NL), EK_WEIGHT_I8);
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q8_0), EK_WEIGHT_I8);
     assert_int_equal(ek_weight_keep(EK_DTYPE_E4M3), EK_WEIGHT_E4M3);
     assert_int_equal(ek_weight_keep(EK_DTYPE_F16), EK_WEIGHT_BF16);

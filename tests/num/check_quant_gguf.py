@@ -16,7 +16,8 @@ PROBE = os.path.join(os.environ.get("EK_BIN", "build/release"), "tests", "probe_
 TYPES = gguf.GGMLQuantizationType
 # type: places of the f16 scales in a block
 READ = {"q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0],
-        "q4_k": [0, 2], "q5_k": [0, 2], "q6_k": [208]}
+        "q4_k": [0, 2], "q5_k": [0, 2], "q6_k": [208],
+        "q2_k": [80, 82], "q3_k": [108], "iq4_nl": [0], "iq4_xs": [0]}
 WRITE = ["f16", "bf16", "q4_0", "q4_1", "q8_0"]
 
 

@@ -4,9 +4,10 @@
 #include "num/quant.h"
 #include "num_test.h"
 
-static const enum ek_dtype block_types[] = {EK_DTYPE_Q4_0, EK_DTYPE_Q4_1, EK_DTYPE_Q5_0,
-                                            EK_DTYPE_Q5_1, EK_DTYPE_Q8_0, EK_DTYPE_Q4_K,
-                                            EK_DTYPE_Q5_K, EK_DTYPE_Q6_K};
+static const enum ek_dtype block_types[] = {
+    EK_DTYPE_Q4_0, EK_DTYPE_Q4_1, EK_DTYPE_Q5_0,   EK_DTYPE_Q5_1,
+    EK_DTYPE_Q8_0, EK_DTYPE_Q4_K, EK_DTYPE_Q5_K,   EK_DTYPE_Q6_K,
+    EK_DTYPE_Q2_K, EK_DTYPE_Q3_K, EK_DTYPE_IQ4_NL, EK_DTYPE_IQ4_XS};
 
 static void real_formats_are_read_and_seven_plus_three_written(void **state)
 {
@@ -16,7 +17,7 @@ static void real_formats_are_read_and_seven_plus_three_written(void **state)
         n_read += ek_quant_can_read((enum ek_dtype)t);
         n_write += ek_quant_can_write((enum ek_dtype)t);
     }
-    assert_int_equal(n_read, 7 + 8);
+    assert_int_equal(n_read, 7 + 12);
     assert_int_equal(n_write, 7 + 3);
     assert_false(ek_quant_can_read(EK_DTYPE_I32));
     assert_false(ek_quant_can_write(EK_DTYPE_Q6_K));
@@ -87,8 +88,12 @@ static void a_block_of_zeros_stays_zero(void **state)
 /* Byte offsets of the f16 scales of a block; -1: no more. */
 static void scales_of(int at[2], enum ek_dtype t)
 {
-    at[0] = t == EK_DTYPE_Q6_K ? 208 : 0;
-    at[1] = t == EK_DTYPE_Q4_1 || t == EK_DTYPE_Q5_1 || t == EK_DTYPE_Q4_K ||
+    at[0] = t == EK_DTYPE_Q6_K   ? 208
+            : t == EK_DTYPE_Q2_K ? 80
+            : t == EK_DTYPE_Q3_K ? 108
+                                 : 0;
+    at[1] = t == EK_DTYPE_Q2_K ? 82
+            : t == EK_DTYPE_Q4_1 || t == EK_DTYPE_Q5_1 || t == EK_DTYPE_Q4_K ||
                     t == EK_DTYPE_Q5_K
                 ? 2
                 : -1;
