@@ -14,7 +14,8 @@
         .rope = ek_##prefix##_rope, .kv_write = ek_##prefix##_kv_write,                \
         .attn = ek_##prefix##_attn, .glu = ek_##prefix##_glu,                          \
         .add = ek_##prefix##_add, .softmax = ek_##prefix##_softmax,                    \
-        .argmax = ek_##prefix##_argmax,                                                \
+        .argmax = ek_##prefix##_argmax, .probe_read = ek_##prefix##_probe_read,        \
+        .probe_dot = ek_##prefix##_probe_dot,                                          \
     }
 
 static const struct ek_ops table[EK_ISA_COUNT] = {

@@ -1,9 +1,9 @@
 /* ops.h - the table of kernels, one entry an operation, chosen once at start.
  *
  * Each operation's contract stands in its own header (matmul.h, norm.h, rope.h, attn.h,
- * act.h, pick.h). Kernels take pointers and sizes, never allocate, log or fail; shapes
- * are checked when the plan is built. Work is given as ranges, so callers split it
- * among threads as they like and the result is the same bits for every split.
+ * act.h, pick.h, probe.h). Kernels take pointers and sizes, never allocate, log or
+ * fail; shapes are checked when the plan is built. Work is given as ranges, so callers
+ * split it among threads as they like and the result is the same bits for every split.
  */
 #ifndef EVENKEEL_KERNEL_OPS_H
 #define EVENKEEL_KERNEL_OPS_H
@@ -13,6 +13,7 @@
 #include "kernel/matmul.h"
 #include "kernel/norm.h"
 #include "kernel/pick.h"
+#include "kernel/probe.h"
 #include "kernel/rope.h"
 #include "num/cpu.h"
 
@@ -28,6 +29,8 @@ struct ek_ops {
     ek_add_fn *add;
     ek_softmax_fn *softmax;
     ek_argmax_fn *argmax;
+    ek_probe_read_fn *probe_read; /* for measurements */
+    ek_probe_dot_fn *probe_dot;
 };
 
 /* The variant for `isa`; an operation without one of its own uses the next lower ISA's.

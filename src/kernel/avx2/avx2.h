@@ -15,6 +15,8 @@ ek_glu_fn ek_avx2_glu;
 ek_add_fn ek_avx2_add;
 ek_softmax_fn ek_avx2_softmax;
 ek_argmax_fn ek_avx2_argmax;
+ek_probe_read_fn ek_avx2_probe_read;
+ek_probe_dot_fn ek_avx2_probe_dot;
 
 /* One panel of each weight format; for ek_avx2_matmul. */
 ek_tile_fn ek_avx2_tile_f32;

@@ -15,6 +15,8 @@ ek_glu_fn ek_avx512_glu;
 ek_add_fn ek_avx512_add;
 ek_softmax_fn ek_avx512_softmax;
 ek_argmax_fn ek_avx512_argmax;
+ek_probe_read_fn ek_avx512_probe_read;
+ek_probe_dot_fn ek_avx512_probe_dot;
 
 /* One panel of each weight format; for ek_avx512_matmul. */
 ek_tile_fn ek_avx512_tile_f32;

@@ -14,5 +14,7 @@ ek_glu_fn ek_ref_glu;
 ek_add_fn ek_ref_add;
 ek_softmax_fn ek_ref_softmax;
 ek_argmax_fn ek_ref_argmax;
+ek_probe_read_fn ek_ref_probe_read;
+ek_probe_dot_fn ek_ref_probe_dot;
 
 #endif
