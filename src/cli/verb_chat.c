@@ -30,6 +30,7 @@ static const struct ek_opt opts[] = {
     EK_OPT_MODEL_THREADS(offsetof(struct ek_chat_options, model)),
     EK_OPT_MODEL_CTX(offsetof(struct ek_chat_options, model)),
     EK_OPT_MODEL_WEIGHTS(offsetof(struct ek_chat_options, model)),
+    EK_OPT_MODEL_PHASE_WEIGHTS(offsetof(struct ek_chat_options, model)),
     EK_OPT_MODEL_KV_DTYPE(offsetof(struct ek_chat_options, model)),
     {0},
 };

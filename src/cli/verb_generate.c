@@ -44,6 +44,7 @@ static const struct ek_opt opts[] = {
     EK_OPT_MODEL_THREADS(offsetof(struct settings, model)),
     EK_OPT_MODEL_CTX(offsetof(struct settings, model)),
     EK_OPT_MODEL_WEIGHTS(offsetof(struct settings, model)),
+    EK_OPT_MODEL_PHASE_WEIGHTS(offsetof(struct settings, model)),
     EK_OPT_MODEL_KV_DTYPE(offsetof(struct settings, model)),
     {.name = "json",
      .type = EK_OPT_FLAG,
@@ -195,7 +196,7 @@ static int complete(struct work *w, struct ek_err *err)
 struct figures {
     double load_s, first_s; /* opening; from the request to the first token */
     double prefill, decode; /* tokens a second; 0: too few to tell */
-    size_t weight_bytes, kv_bytes, peak_bytes;
+    size_t weight_bytes, prefill_bytes, kv_bytes, peak_bytes;
 };
 
 static void measure(struct figures *f, const struct work *w)
@@ -213,6 +214,7 @@ static void measure(struct figures *f, const struct work *w)
         f->decode = rest > 0 && n > 0 ? n / rest : 0;
     }
     f->weight_bytes = ek_lm_weight_bytes(w->runtime.lm);
+    f->prefill_bytes = ek_lm_prefill_bytes(w->runtime.lm);
     f->kv_bytes = (size_t)ek_pages_for_tokens(r->n_prompt + w->n_generated) *
                   ek_kv_page_bytes(p, w->runtime.kv.dtype);
     if (!getrusage(RUSAGE_SELF, &usage))
@@ -222,14 +224,20 @@ static void measure(struct figures *f, const struct work *w)
 static void print_summary(const struct work *w)
 {
     struct figures f;
-    char a[32], b[32], c[32];
+    char a[32], b[32], c[32], d[32], crossover[256];
     measure(&f, w);
+    if (f.prefill_bytes > 0)
+        fprintf(stderr, "%stwo copies of weights; the prefill copy takes %s\n",
+                w->set->json ? "" : "\n", ek_format_bytes(d, f.prefill_bytes));
+    if (*ek_model_crossover_text(crossover, sizeof crossover, &w->runtime))
+        fprintf(stderr, "tokens a step, ms with decode/prefill weights: %s\n",
+                crossover);
     fprintf(
         stderr,
         "%sprefill %d tokens, %.1f tok/s; decode %d tokens, %.1f tok/s; first token "
         "after %.3f s; load %.2f s; memory %s (weights %s, KV used %s); seed %llu\n",
-        w->set->json ? "" : "\n", w->request.n_prompt, f.prefill, w->n_generated,
-        f.decode, f.first_s, f.load_s, ek_format_bytes(a, f.peak_bytes),
+        w->set->json || f.prefill_bytes > 0 ? "" : "\n", w->request.n_prompt, f.prefill,
+        w->n_generated, f.decode, f.first_s, f.load_s, ek_format_bytes(a, f.peak_bytes),
         ek_format_bytes(b, f.weight_bytes), ek_format_bytes(c, f.kv_bytes),
         (unsigned long long)w->seed);
 }
@@ -250,11 +258,12 @@ static int print_json(const struct work *w)
             "\"seed\":%llu,\"prefill_tokens_per_second\":%.2f,"
             "\"decode_tokens_per_second\":%.2f,\"first_token_seconds\":%.4f,"
             "\"load_seconds\":%.3f,\"memory_bytes\":%zu,\"weight_bytes\":%zu,"
-            "\"kv_used_bytes\":%zu,\"isa\":\"%s\",\"threads\":%d}\n",
+            "\"prefill_weight_bytes\":%zu,\"kv_used_bytes\":%zu,\"isa\":\"%s\","
+            "\"threads\":%d}\n",
             ek_finish_name(w->finish), w->request.n_prompt, w->n_generated,
             (unsigned long long)w->seed, f.prefill, f.decode, f.first_s, f.load_s,
-            f.peak_bytes, f.weight_bytes, f.kv_bytes, ek_isa_name(w->runtime.ops->isa),
-            ek_team_size(w->runtime.team));
+            f.peak_bytes, f.weight_bytes, f.prefill_bytes, f.kv_bytes,
+            ek_isa_name(w->runtime.ops->isa), ek_team_size(w->runtime.team));
     if (!rc && (fwrite(out.data, 1, out.len, stdout) != out.len || fflush(stdout)))
         rc = EK_EIO;
     ek_buf_release(&out);

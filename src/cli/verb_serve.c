@@ -87,6 +87,7 @@ static const struct ek_opt opts[] = {
      .help = "memory for keys and values; 0: max_seqs full contexts, at most a quarter "
              "of the machine's"},
     EK_OPT_MODEL_WEIGHTS(AT(model)),
+    EK_OPT_MODEL_PHASE_WEIGHTS(AT(model)),
     {.name = "model_name",
      .type = EK_OPT_STR,
      .offset = AT(model_name),
@@ -216,21 +217,27 @@ static void name_of_path(char *out, size_t cap, const char *path)
 static void say_ready(const struct ek_runtime *rt, const struct settings *set,
                       const char *id, const char *address)
 {
-    char kv[32], weights[32], name[256], why[EK_ERR_CAP];
+    char kv[32], weights[32], prefill[32], crossover[256], name[256], why[EK_ERR_CAP];
     size_t page = ek_kv_page_bytes(ek_lm_get_params(rt->lm), rt->kv.dtype);
     int64_t tokens = (int64_t)rt->kv.n_pages * EK_PAGE_TOKENS;
     ek_format_bytes(kv, (uint64_t)page * (uint64_t)rt->kv.n_pages);
     ek_format_bytes(weights, ek_lm_weight_bytes(rt->lm));
+    ek_format_bytes(prefill, ek_lm_prefill_bytes(rt->lm));
     bool has_host = strncmp(address, "unix:", 5) != 0;
     ek_log(EK_LOG_INFO, "ready",
-           "url=%s%s%s model=\"%s\" ctx=%d weights=\"%s\" kv=\"%s %s\" kv_tokens=%lld "
+           "url=%s%s%s model=\"%s\" ctx=%d weights=\"%s\" prefill_copy=\"%s\" "
+           "kv=\"%s %s\" kv_tokens=%lld "
            "kv_token_bytes=%zu full_contexts=%.1f max_seqs=%lld threads=%d isa=%s "
            "load_ms=%lld",
            has_host ? set->tls_cert ? "https://" : "http://" : "", address,
            has_host ? "/" : "", ek_log_quote(name, sizeof name, id), rt->ctx, weights,
-           kv, ek_dtype_name(rt->kv.dtype), (long long)tokens, page / EK_PAGE_TOKENS,
-           (double)tokens / rt->ctx, (long long)set->max_seqs, ek_team_size(rt->team),
-           ek_isa_name(rt->ops->isa), (long long)(rt->load_us / 1000));
+           prefill, kv, ek_dtype_name(rt->kv.dtype), (long long)tokens,
+           page / EK_PAGE_TOKENS, (double)tokens / rt->ctx, (long long)set->max_seqs,
+           ek_team_size(rt->team), ek_isa_name(rt->ops->isa),
+           (long long)(rt->load_us / 1000));
+    if (*ek_model_crossover_text(crossover, sizeof crossover, rt))
+        ek_log(EK_LOG_INFO, "crossover", "tokens_decode_ms_prefill_ms=\"%s\"",
+               crossover);
     if (rt->chat_err.text[0])
         ek_log(EK_LOG_WARN, "no_chat", "model=\"%s\" why=\"%s\"", name,
                ek_log_quote(why, sizeof why, rt->chat_err.text));

@@ -14,13 +14,20 @@
 #include <assert.h>
 #include <math.h>
 
+/* Rows that are computed with one copy of the weights. */
+struct group {
+    int32_t lo, hi;
+    enum ek_lm_copy copy;
+};
+
 struct step {
     struct ek_lm *lm;
     struct ek_kv *kv;
     float *logits;
-    int32_t T;     /* rows */
-    int32_t n_out; /* rows with logits */
-    int32_t n_seqs;
+    int32_t T;             /* rows */
+    int32_t n_out;         /* rows with logits */
+    int32_t n_seqs;        /* of attention */
+    struct group group[2]; /* decode's rows, then prefill's; together [0,T) */
     struct ek_attn_dims dims, dims_local;
     int64_t n_items; /* of attention; the same for every layer */
 };
@@ -40,38 +47,64 @@ static void meet(const struct crew *c)
 
 /* Rows [t0,t1) of x (T,K), rows K apart, into the forms that the n weights need. */
 static void prepare(const struct crew *c, const float *x, int64_t T, int64_t t0,
-                    int64_t t1, const struct ek_weight *const *w, int n)
+                    int64_t t1, const struct ek_weight *w, int n)
 {
     const struct ek_lm *lm = c->s->lm;
     bool is_done[EK_LM_ACT_COUNT] = {false};
     for (int i = 0; i < n; i++) {
-        enum ek_lm_act a = ek_lm_act_of(w[i]->format);
+        enum ek_lm_act a = ek_lm_act_of(w[i].format);
         if (!is_done[a] && t0 < t1)
-            lm->ops->matmul_prepare(lm->plan.act[a], w[i]->format, x, w[i]->K, T,
-                                    w[i]->K, t0, t1);
+            lm->ops->matmul_prepare(lm->plan.act[a], w[i].format, x, w[i].K, T, w[i].K,
+                                    t0, t1);
         is_done[a] = true;
     }
 }
 
-/* This member's share of the columns of the n products y[i] = prepared rows * w[i]. */
-static void multiply(const struct crew *c, float *const *y,
-                     const struct ek_weight *const *w, int n, int64_t T,
+/* This member's rows of x for the n matrices from `first` on, each group's in the forms
+ * of its copy. */
+static void prepare_rows(const struct crew *c, const float *x,
+                         const struct ek_lm_layer *y, enum ek_lm_matrix first, int n)
+{
+    for (int i = 0; i < 2; i++) {
+        const struct group *g = &c->s->group[i];
+        prepare(c, x, c->s->T, c->t0 > g->lo ? c->t0 : g->lo,
+                c->t1 < g->hi ? c->t1 : g->hi, &y->w[g->copy][first], n);
+    }
+}
+
+/* Columns [n0,n1) of rows [lo,hi) of y (T,N) = prepared rows * w. */
+static void multiply(const struct crew *c, float *y, const struct ek_weight *w,
+                     const struct group *g, int64_t n0, int64_t n1,
                      enum ek_matmul_mode mode)
 {
     const struct ek_lm *lm = c->s->lm;
-    int64_t total = 0, lo, hi, first = 0;
+    const unsigned char *act = lm->plan.act[ek_lm_act_of(w->format)];
+    if (n0 < n1 && g->lo < g->hi)
+        lm->ops->matmul(y + (int64_t)g->lo * w->N, w->N,
+                        act + ek_matmul_act_bytes(w->format, g->lo, w->K), w,
+                        g->hi - g->lo, n0, n1, mode);
+}
+
+/* This member's share of the columns of the n products of the matrices from `first`
+ * on: panels are dealt out over all of them. */
+static void multiply_columns(const struct crew *c, float *const *y,
+                             const struct ek_lm_layer *layer, enum ek_lm_matrix first,
+                             int n, enum ek_matmul_mode mode)
+{
+    const struct ek_weight *shape = &layer->w[EK_LM_DECODE][first];
+    int64_t total = 0, lo, hi, at = 0;
     for (int i = 0; i < n; i++)
-        total += (w[i]->N + EK_PANEL - 1) / EK_PANEL;
+        total += (shape[i].N + EK_PANEL - 1) / EK_PANEL;
     ek_team_share(&lo, &hi, total, 1, c->member, c->n_members);
     for (int i = 0; i < n; i++) {
-        int64_t panels = (w[i]->N + EK_PANEL - 1) / EK_PANEL;
-        int64_t n0 = (lo > first ? lo - first : 0) * EK_PANEL;
-        int64_t n1 = (hi - first < panels ? hi - first : panels) * EK_PANEL;
-        n1 = n1 < w[i]->N ? n1 : w[i]->N;
-        first += panels;
-        if (n0 < n1)
-            lm->ops->matmul(y[i], w[i]->N, lm->plan.act[ek_lm_act_of(w[i]->format)],
-                            w[i], T, n0, n1, mode);
+        int64_t panels = (shape[i].N + EK_PANEL - 1) / EK_PANEL;
+        int64_t n0 = (lo > at ? lo - at : 0) * EK_PANEL;
+        int64_t n1 = (hi - at < panels ? hi - at : panels) * EK_PANEL;
+        n1 = n1 < shape[i].N ? n1 : shape[i].N;
+        at += panels;
+        for (int g = 0; g < 2; g++)
+            multiply(c, y[i], &layer->w[c->s->group[g].copy][first + i],
+                     &c->s->group[g], n0, n1, mode);
     }
 }
 
@@ -164,22 +197,21 @@ static void attention_block(struct crew *c, int32_t l)
     const struct ek_lm *lm = s->lm;
     const struct ek_lm_plan *b = &lm->plan;
     const struct ek_lm_layer *y = &lm->layers[l];
-    const struct ek_weight *qkv[] = {&y->q, &y->k, &y->v}, *o[] = {&y->o};
     float *qkv_out[] = {b->q, b->k, b->v};
     bool has_post = lm->p.has_post_norms;
     float *out[] = {has_post ? b->h : b->x};
     norm_rows(c, b->h, b->x, y->attn_norm);
-    prepare(c, b->h, s->T, c->t0, c->t1, qkv, 3);
+    prepare_rows(c, b->h, y, EK_LM_Q, 3);
     meet(c);
-    multiply(c, qkv_out, qkv, 3, s->T, EK_MATMUL_SET);
+    multiply_columns(c, qkv_out, y, EK_LM_Q, 3, EK_MATMUL_SET);
     meet(c);
     finish_qkv(c, y, l);
     meet(c);
     attend(c, l);
     meet(c);
-    prepare(c, b->att, s->T, c->t0, c->t1, o, 1);
+    prepare_rows(c, b->att, y, EK_LM_O, 1);
     meet(c);
-    multiply(c, out, o, 1, s->T, has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
+    multiply_columns(c, out, y, EK_LM_O, 1, has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
     meet(c);
     if (has_post)
         post_norm(c, y->post_attn_norm);
@@ -191,13 +223,14 @@ static void gate_columns(const struct crew *c, const struct ek_lm_layer *y)
     const struct step *s = c->s;
     const struct ek_lm_plan *b = &s->lm->plan;
     int64_t F = s->lm->p.F, n0, n1;
-    const void *act_gate = b->act[ek_lm_act_of(y->gate.format)];
-    const void *act_up = b->act[ek_lm_act_of(y->up.format)];
     ek_team_share(&n0, &n1, F, EK_PANEL, c->member, c->n_members);
     if (n0 >= n1)
         return;
-    s->lm->ops->matmul(b->gate, F, act_gate, &y->gate, s->T, n0, n1, EK_MATMUL_SET);
-    s->lm->ops->matmul(b->up, F, act_up, &y->up, s->T, n0, n1, EK_MATMUL_SET);
+    for (int g = 0; g < 2; g++) {
+        const struct ek_weight *w = y->w[s->group[g].copy];
+        multiply(c, b->gate, &w[EK_LM_GATE], &s->group[g], n0, n1, EK_MATMUL_SET);
+        multiply(c, b->up, &w[EK_LM_UP], &s->group[g], n0, n1, EK_MATMUL_SET);
+    }
     for (int64_t t = 0; t < s->T; t++) {
         float *gate = b->gate + t * F + n0;
         s->lm->ops->glu(gate, gate, b->up + t * F + n0, n1 - n0, s->lm->p.glu);
@@ -210,17 +243,17 @@ static void feed_forward_block(const struct crew *c, int32_t l)
     const struct ek_lm *lm = s->lm;
     const struct ek_lm_plan *b = &lm->plan;
     const struct ek_lm_layer *y = &lm->layers[l];
-    const struct ek_weight *in[] = {&y->gate, &y->up}, *down[] = {&y->down};
     bool has_post = lm->p.has_post_norms;
     float *out[] = {has_post ? b->h : b->x};
     norm_rows(c, b->h, b->x, y->ffn_norm);
-    prepare(c, b->h, s->T, c->t0, c->t1, in, 2);
+    prepare_rows(c, b->h, y, EK_LM_GATE, 2);
     meet(c);
     gate_columns(c, y);
     meet(c);
-    prepare(c, b->gate, s->T, c->t0, c->t1, down, 1);
+    prepare_rows(c, b->gate, y, EK_LM_DOWN, 1);
     meet(c);
-    multiply(c, out, down, 1, s->T, has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
+    multiply_columns(c, out, y, EK_LM_DOWN, 1,
+                     has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
     meet(c);
     if (has_post)
         post_norm(c, y->post_ffn_norm);
@@ -236,8 +269,8 @@ static void head_columns(const struct crew *c)
     ek_team_share(&n0, &n1, V, EK_PANEL, c->member, c->n_members);
     if (n0 >= n1)
         return;
-    lm->ops->matmul(s->logits, V, lm->plan.act[ek_lm_act_of(lm->head.format)],
-                    &lm->head, s->n_out, n0, n1, EK_MATMUL_SET);
+    const struct group all = {.hi = s->n_out};
+    multiply(c, s->logits, &lm->head, &all, n0, n1, EK_MATMUL_SET);
     for (int64_t t = 0; cap > 0.0f && t < s->n_out; t++) {
         for (int64_t i = n0; i < n1; i++)
             s->logits[t * V + i] = cap * tanhf(s->logits[t * V + i] / cap);
@@ -250,7 +283,6 @@ static void output(const struct crew *c)
     const struct ek_lm *lm = s->lm;
     const struct ek_lm_plan *b = &lm->plan;
     const struct ek_lm_params *p = &lm->p;
-    const struct ek_weight *head[] = {&lm->head};
     int64_t lo, hi;
     if (s->n_out == 0)
         return;
@@ -259,7 +291,7 @@ static void output(const struct crew *c)
     for (int64_t i = lo; i < hi; i++)
         lm->ops->rmsnorm(b->h + i * p->C, p->C, b->x + (int64_t)b->out_row[i] * p->C,
                          p->C, lm->out_norm, p->norm_offset, p->norm_eps, 1, p->C);
-    prepare(c, b->h, s->n_out, lo, hi, head, 1);
+    prepare(c, b->h, s->n_out, lo, hi, &lm->head, 1);
     meet(c);
     head_columns(c);
 }
@@ -293,36 +325,70 @@ static void set_dims(struct step *s)
     s->n_items = ek_attn_items(&s->dims, s->lm->plan.seqs, s->n_seqs);
 }
 
-/* Rows of one sequence: their ids, positions and slots. */
-static void lay_rows(struct step *s, const struct ek_lm_seq *q)
+/* Tokens of a sequence's chunk that the prefill copy computes, row by row. */
+static int32_t n_prefill(const struct ek_lm *lm, const struct ek_lm_seq *q)
+{
+    if (lm->prefill_bytes == 0 || lm->is_by_tokens || q->decode_from <= q->pos0)
+        return 0;
+    int32_t n = q->decode_from - q->pos0;
+    return n < q->n_tokens ? n : q->n_tokens;
+}
+
+/* Tokens [i0,i1) of a sequence's chunk as rows from `row` on: ids, positions, slots. To
+ * attention they are a sequence of their own. */
+static void lay_rows(struct step *s, const struct ek_lm_seq *q, int32_t i0, int32_t i1,
+                     int32_t row)
 {
     const struct ek_lm_plan *b = &s->lm->plan;
-    for (int32_t i = 0; i < q->n_tokens; i++) {
+    if (i0 >= i1)
+        return;
+    b->seqs[s->n_seqs++] = (struct ek_attn_seq){
+        .pages = q->pages, .pos0 = q->pos0 + i0, .n_tokens = i1 - i0, .row0 = row};
+    for (int32_t i = i0; i < i1; i++, row++) {
         int32_t pos = q->pos0 + i, page = q->pages[pos / EK_PAGE_TOKENS];
         assert(q->tokens[i] >= 0 && q->tokens[i] < s->lm->p.V);
         assert(page >= 0 && page < s->kv->n_pages);
-        b->token[s->T] = q->tokens[i];
-        b->pos[s->T] = pos;
-        b->slot[s->T] = (int64_t)page * EK_PAGE_TOKENS + pos % EK_PAGE_TOKENS;
+        b->token[row] = q->tokens[i];
+        b->pos[row] = pos;
+        b->slot[row] = (int64_t)page * EK_PAGE_TOKENS + pos % EK_PAGE_TOKENS;
         if (q->want == EK_LM_WANT_ALL ||
             (q->want == EK_LM_WANT_LAST && i == q->n_tokens - 1))
-            b->out_row[s->n_out++] = s->T;
-        s->T++;
+            b->out_row[s->n_out++] = row;
+    }
+}
+
+/* All rows: decode's first, so that each copy of the weights has one run of rows. */
+static void lay_all(struct step *s, const struct ek_lm_seq *seqs, int32_t n_seqs)
+{
+    const struct ek_lm *lm = s->lm;
+    int32_t n_decode = 0;
+    for (int32_t i = 0; i < n_seqs; i++) {
+        const struct ek_lm_seq *q = &seqs[i];
+        assert(q->n_tokens >= 1 && q->n_tokens <= lm->plan.T - s->T && q->pos0 >= 0);
+        s->T += q->n_tokens;
+        n_decode += q->n_tokens - n_prefill(lm, q);
+    }
+    bool is_prefill = lm->is_by_tokens && s->T >= lm->crossover;
+    s->group[0] =
+        (struct group){0, n_decode, is_prefill ? EK_LM_PREFILL : EK_LM_DECODE};
+    s->group[1] = (struct group){n_decode, s->T, EK_LM_PREFILL};
+    int32_t decode_row = 0, prefill_row = n_decode;
+    for (int32_t i = 0; i < n_seqs; i++) {
+        const struct ek_lm_seq *q = &seqs[i];
+        int32_t n = n_prefill(lm, q);
+        lay_rows(s, q, 0, n, prefill_row);
+        lay_rows(s, q, n, q->n_tokens, decode_row);
+        prefill_row += n;
+        decode_row += q->n_tokens - n;
     }
 }
 
 int32_t ek_lm_forward(struct ek_lm *lm, struct ek_kv *kv, const struct ek_lm_seq *seqs,
                       int32_t n_seqs, float *logits)
 {
-    struct step s = {.lm = lm, .kv = kv, .logits = logits, .n_seqs = n_seqs};
+    struct step s = {.lm = lm, .kv = kv, .logits = logits};
     assert(kv->n_layers == lm->p.n_layers && kv->K == lm->p.K && kv->D == lm->p.D);
-    for (int32_t i = 0; i < n_seqs; i++) {
-        const struct ek_lm_seq *q = &seqs[i];
-        assert(q->n_tokens >= 1 && q->n_tokens <= lm->plan.T - s.T && q->pos0 >= 0);
-        lm->plan.seqs[i] = (struct ek_attn_seq){
-            .pages = q->pages, .pos0 = q->pos0, .n_tokens = q->n_tokens, .row0 = s.T};
-        lay_rows(&s, q);
-    }
+    lay_all(&s, seqs, n_seqs);
     if (s.T == 0)
         return 0;
     set_dims(&s);

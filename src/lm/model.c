@@ -49,3 +49,14 @@ size_t ek_lm_weight_bytes(const struct ek_lm *lm)
 {
     return lm->packed_bytes;
 }
+
+size_t ek_lm_prefill_bytes(const struct ek_lm *lm)
+{
+    return lm->prefill_bytes;
+}
+
+void ek_lm_choose_by_tokens(struct ek_lm *lm, int32_t crossover)
+{
+    lm->is_by_tokens = true;
+    lm->crossover = crossover;
+}

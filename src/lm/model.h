@@ -12,6 +12,8 @@
 #include "lm/kv.h"
 #include "lm/params.h"
 
+#include <stdbool.h>
+
 struct ek_lm;
 
 /* --weights: the packed format of every matrix. KEEP: for each tensor the format that
@@ -27,6 +29,12 @@ enum ek_lm_weights {
 
 struct ek_lm_options {
     enum ek_lm_weights weights;
+    /* A second copy of the blocks' matrices for prompts (prefill is bound by
+     * arithmetic, decode by bytes). Tensors whose format comes out the same are kept
+     * once. The embedding and the head have one copy: the first is a look-up, the
+     * second is computed for sampled rows only, which is decode's work. */
+    bool has_prefill_weights;
+    enum ek_lm_weights prefill_weights;
     int32_t max_batch_tokens; /* rows a forward may have; buffers are sized for it */
     void (*on_progress)(void *arg, int64_t done_bytes, int64_t total_bytes);
     void *progress_arg; /* may be NULL with on_progress NULL */
@@ -42,7 +50,17 @@ void ek_lm_free(struct ek_lm *lm);
 
 const struct ek_lm_params *ek_lm_get_params(const struct ek_lm *lm);
 int64_t ek_lm_n_params(const struct ek_lm *lm);    /* scalar weights, tied ones once */
-size_t ek_lm_weight_bytes(const struct ek_lm *lm); /* packed */
+size_t ek_lm_weight_bytes(const struct ek_lm *lm); /* packed, all copies */
+
+/* Of them what the prefill copy takes; 0: there is one copy, as asked or because both
+ * formats came out the same. */
+size_t ek_lm_prefill_bytes(const struct ek_lm *lm);
+
+/* With two copies: from now on a step of at least `crossover` rows is computed with the
+ * prefill copy, a smaller one with the decode copy. Otherwise (the default) each row
+ * goes by its phase: ek_lm_seq.decode_from. Rows by phase have the same bits whatever
+ * else is in the batch; rows by tokens have not. */
+void ek_lm_choose_by_tokens(struct ek_lm *lm, int32_t crossover);
 
 /* Which rows of a sequence's chunk get logits. */
 enum ek_lm_want { EK_LM_WANT_NONE, EK_LM_WANT_LAST, EK_LM_WANT_ALL };
@@ -54,6 +72,11 @@ struct ek_lm_seq {
     const int32_t *pages; /* ceil((pos0+n_tokens)/EK_PAGE_TOKENS) page numbers, each in
                               [0,n_pages); no page twice in one batch but for reading */
     enum ek_lm_want want;
+    /* With two copies of the weights: positions from here on take the decode copy,
+     * those before it the prefill copy. A sequence's prompt length, and always the same
+     * for one sequence: what is computed again after its pages were lost must be
+     * computed alike. 0: all decode. */
+    int32_t decode_from;
 };
 
 /* One step over all sequences: writes their keys and values into kv and the wanted

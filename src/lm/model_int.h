@@ -6,17 +6,31 @@
 
 #define EK_LM_BATCH_MAX (1 << 16) /* rows of a step: bounds every buffer's size */
 
+/* The matrices of a decoder block. Those that read the same rows stand together. */
+enum ek_lm_matrix {
+    EK_LM_Q,    /* (HD,C) */
+    EK_LM_K,    /* (KD,C) */
+    EK_LM_V,    /* (KD,C) */
+    EK_LM_O,    /* (C,HD) */
+    EK_LM_GATE, /* (F,C) */
+    EK_LM_UP,   /* (F,C) */
+    EK_LM_DOWN, /* (C,F) */
+    EK_LM_MATRICES
+};
+
+/* The packed copies of a block's matrices. With one format they are the same data. */
+enum ek_lm_copy { EK_LM_DECODE, EK_LM_PREFILL, EK_LM_COPIES };
+
 /* One decoder block. Matrices are packed, vectors are f32; both lie in ek_lm.packed.
  * Pointers of parts a family has not are NULL. */
 struct ek_lm_layer {
-    struct ek_weight q, k, v, o;     /* (HD,C) (KD,C) (KD,C) (C,HD) */
-    struct ek_weight gate, up, down; /* (F,C) (F,C) (C,F) */
-    const float *attn_norm;          /* (C) */
-    const float *ffn_norm;           /* (C) */
-    const float *post_attn_norm;     /* (C) */
-    const float *post_ffn_norm;      /* (C) */
-    const float *q_norm, *k_norm;    /* (D) */
-    const float *qb, *kb, *vb;       /* (HD) (KD) (KD) */
+    struct ek_weight w[EK_LM_COPIES][EK_LM_MATRICES];
+    const float *attn_norm;       /* (C) */
+    const float *ffn_norm;        /* (C) */
+    const float *post_attn_norm;  /* (C) */
+    const float *post_ffn_norm;   /* (C) */
+    const float *q_norm, *k_norm; /* (D) */
+    const float *qb, *kb, *vb;    /* (HD) (KD) (KD) */
 };
 
 /* What ek_matmul_prepare makes of activations; weight formats share a form. */
@@ -55,7 +69,10 @@ struct ek_lm {
     const float *out_norm;      /* (C) */
     void *packed;               /* every matrix and vector, owned */
     size_t packed_bytes;
+    size_t prefill_bytes; /* of them the prefill copy's own; 0: there is one copy */
     int64_t n_params;
+    bool is_by_tokens; /* which copy a step takes; else each row by its phase */
+    int32_t crossover; /* by tokens: rows of a step from which it is the prefill copy */
     struct ek_lm_plan plan;
 };
 

@@ -46,11 +46,11 @@ static bool need_acts(size_t bytes[EK_LM_ACT_COUNT], const struct ek_lm *lm, int
 {
     bool is_ok = need_act(bytes, &lm->head, T);
     for (int32_t l = 0; l < lm->p.n_layers; l++) {
-        const struct ek_lm_layer *y = &lm->layers[l];
-        const struct ek_weight *all[] = {&y->q,    &y->k,  &y->v,   &y->o,
-                                         &y->gate, &y->up, &y->down};
-        for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
-            is_ok = need_act(bytes, all[i], T) && is_ok;
+        for (int i = 0; i < EK_LM_COPIES * EK_LM_MATRICES; i++)
+            is_ok =
+                need_act(bytes,
+                         &lm->layers[l].w[i / EK_LM_MATRICES][i % EK_LM_MATRICES], T) &&
+                is_ok;
     }
     return is_ok;
 }

@@ -26,17 +26,18 @@ struct place {
 };
 
 #define LAYER(member) offsetof(struct ek_lm_layer, member)
+#define MATRIX(name)  offsetof(struct ek_lm_layer, w[EK_LM_DECODE][EK_LM_##name])
 static const struct place layer_places[] = {
     {"attn_norm.weight", "input_layernorm.weight", DIM_C, 0, ALWAYS, LAYER(attn_norm)},
-    {"attn_q.weight", "self_attn.q_proj.weight", DIM_HD, DIM_C, ALWAYS, LAYER(q)},
-    {"attn_k.weight", "self_attn.k_proj.weight", DIM_KD, DIM_C, ALWAYS, LAYER(k)},
-    {"attn_v.weight", "self_attn.v_proj.weight", DIM_KD, DIM_C, ALWAYS, LAYER(v)},
+    {"attn_q.weight", "self_attn.q_proj.weight", DIM_HD, DIM_C, ALWAYS, MATRIX(Q)},
+    {"attn_k.weight", "self_attn.k_proj.weight", DIM_KD, DIM_C, ALWAYS, MATRIX(K)},
+    {"attn_v.weight", "self_attn.v_proj.weight", DIM_KD, DIM_C, ALWAYS, MATRIX(V)},
     {"attn_q.bias", "self_attn.q_proj.bias", DIM_HD, 0, QKV_BIAS, LAYER(qb)},
     {"attn_k.bias", "self_attn.k_proj.bias", DIM_KD, 0, QKV_BIAS, LAYER(kb)},
     {"attn_v.bias", "self_attn.v_proj.bias", DIM_KD, 0, QKV_BIAS, LAYER(vb)},
     {"attn_q_norm.weight", "self_attn.q_norm.weight", DIM_D, 0, QK_NORM, LAYER(q_norm)},
     {"attn_k_norm.weight", "self_attn.k_norm.weight", DIM_D, 0, QK_NORM, LAYER(k_norm)},
-    {"attn_output.weight", "self_attn.o_proj.weight", DIM_C, DIM_HD, ALWAYS, LAYER(o)},
+    {"attn_output.weight", "self_attn.o_proj.weight", DIM_C, DIM_HD, ALWAYS, MATRIX(O)},
     {"post_attention_norm.weight", "post_attention_layernorm.weight", DIM_C, 0,
      POST_NORMS, LAYER(post_attn_norm)},
     /* Hugging Face's post_attention_layernorm is Llama's norm before the feed-forward
@@ -45,9 +46,9 @@ static const struct place layer_places[] = {
      LAYER(ffn_norm)},
     {"ffn_norm.weight", "pre_feedforward_layernorm.weight", DIM_C, 0, POST_NORMS,
      LAYER(ffn_norm)},
-    {"ffn_gate.weight", "mlp.gate_proj.weight", DIM_F, DIM_C, ALWAYS, LAYER(gate)},
-    {"ffn_up.weight", "mlp.up_proj.weight", DIM_F, DIM_C, ALWAYS, LAYER(up)},
-    {"ffn_down.weight", "mlp.down_proj.weight", DIM_C, DIM_F, ALWAYS, LAYER(down)},
+    {"ffn_gate.weight", "mlp.gate_proj.weight", DIM_F, DIM_C, ALWAYS, MATRIX(GATE)},
+    {"ffn_up.weight", "mlp.up_proj.weight", DIM_F, DIM_C, ALWAYS, MATRIX(UP)},
+    {"ffn_down.weight", "mlp.down_proj.weight", DIM_C, DIM_F, ALWAYS, MATRIX(DOWN)},
     {"post_ffw_norm.weight", "post_feedforward_layernorm.weight", DIM_C, 0, POST_NORMS,
      LAYER(post_ffn_norm)},
 };
@@ -219,6 +220,36 @@ static int check_tensor(const struct loader *z, const struct ek_tensor *t, int64
     return 0;
 }
 
+/* A job that packs t into w. False when sizes overflow. */
+static bool add_copy(struct loader *z, const struct ek_tensor *t, struct ek_weight *w,
+                     enum ek_weight_format format)
+{
+    int64_t rows = t->shape[0], cols = t->shape[1];
+    size_t bytes = ek_weight_bytes(format, rows, cols);
+    *w = (struct ek_weight){format, rows, cols, NULL};
+    z->jobs[z->n_jobs++] = (struct job){.t = t, .w = w, .at = z->bytes};
+    z->max_k = cols > z->max_k ? cols : z->max_k;
+    z->total_bytes += (int64_t)t->bytes;
+    return bytes > 0 && add_bytes(z, bytes);
+}
+
+/* The decode copy of a matrix and, of a block's, the prefill copy where it differs. */
+static bool add_matrix(struct loader *z, const struct ek_tensor *t, struct ek_weight *w,
+                       bool is_in_block)
+{
+    enum ek_weight_format format = format_of(z->o->weights, t->dtype);
+    enum ek_weight_format other = format_of(z->o->prefill_weights, t->dtype);
+    if (!add_copy(z, t, w, format))
+        return false;
+    if (!is_in_block || !z->o->has_prefill_weights || other == format)
+        return true;
+    size_t before = z->bytes;
+    if (!add_copy(z, t, w + EK_LM_MATRICES, other))
+        return false;
+    z->lm->prefill_bytes += z->bytes - before;
+    return true;
+}
+
 static int add_job(struct loader *z, const struct place *at, void *object,
                    int32_t layer, struct ek_err *err)
 {
@@ -238,24 +269,20 @@ static int add_job(struct loader *z, const struct place *at, void *object,
     int rc = check_tensor(z, t, rows, cols, err);
     if (rc)
         return rc;
-    struct job *j = &z->jobs[z->n_jobs++];
-    *j = (struct job){.t = t, .at = z->bytes};
-    size_t bytes = (size_t)rows * sizeof(float);
+    bool fits;
     if (cols) {
-        j->w = (void *)((char *)object + at->offset);
-        *j->w =
-            (struct ek_weight){format_of(z->o->weights, t->dtype), rows, cols, NULL};
-        bytes = ek_weight_bytes(j->w->format, rows, cols);
-        z->max_k = cols > z->max_k ? cols : z->max_k;
+        fits = add_matrix(z, t, (void *)((char *)object + at->offset), layer >= 0);
     } else {
-        j->vec = (void *)((char *)object + at->offset);
+        z->jobs[z->n_jobs++] = (struct job){
+            .t = t, .vec = (void *)((char *)object + at->offset), .at = z->bytes};
+        z->total_bytes += (int64_t)t->bytes;
+        fits = add_bytes(z, (size_t)rows * sizeof(float));
     }
-    if (bytes == 0 || !add_bytes(z, bytes))
+    if (!fits)
         return ek_err_set(err, EK_ELIMIT, "%s: tensor '%s': packed size overflows",
                           z->m->path, name);
     z->is_used[t - z->m->tensors->items] = 1;
     z->lm->n_params += ek_tensor_elems(t);
-    z->total_bytes += (int64_t)t->bytes;
     return 0;
 }
 
@@ -367,6 +394,18 @@ static bool pack_vector(struct loader *z, size_t *at)
     return true;
 }
 
+/* A prefill copy that was not packed is the decode copy. */
+static void share_copies(struct ek_lm *lm)
+{
+    for (int32_t l = 0; l < lm->p.n_layers; l++) {
+        struct ek_lm_layer *y = &lm->layers[l];
+        for (int i = 0; i < EK_LM_MATRICES; i++) {
+            if (!y->w[EK_LM_PREFILL][i].data)
+                y->w[EK_LM_PREFILL][i] = y->w[EK_LM_DECODE][i];
+        }
+    }
+}
+
 static int pack_all(struct loader *z, struct ek_err *err)
 {
     struct ek_lm *lm = z->lm;
@@ -394,6 +433,7 @@ static int pack_all(struct loader *z, struct ek_err *err)
     }
     if (lm->p.is_tied)
         lm->head = lm->embed;
+    share_copies(lm);
     return 0;
 }
 
@@ -451,7 +491,8 @@ int ek_lm_weights_load(struct ek_lm *lm, const struct ek_modelfile *m,
     ek_rope_init(&lm->rope, &lm->p.rope);
     ek_rope_init(&lm->rope_local, &lm->p.rope_local);
     lm->layers = ek_calloc(n, sizeof *lm->layers);
-    z.jobs = ek_calloc(n * N_LAYER_PLACES + N_MODEL_PLACES, sizeof *z.jobs);
+    z.jobs =
+        ek_calloc(EK_LM_COPIES * (n * N_LAYER_PLACES + N_MODEL_PLACES), sizeof *z.jobs);
     z.is_used = ek_calloc(m->tensors->n, 1);
     if (!lm->layers || !z.jobs || !z.is_used) {
         rc = ek_err_set(err, EK_ENOMEM, "%s: no memory for the list of weights",

@@ -333,6 +333,7 @@ static void plan_one(struct ek_engine *e, struct ek_choice *c, int32_t n,
         .pos0 = pos0,
         .pages = numbers,
         .want = want,
+        .decode_from = r->n_prompt,
     };
 }
 

@@ -102,10 +102,14 @@ static int open_model(struct ek_runtime *rt, const struct ek_modelfile *m,
     if (batch < o->max_seqs)
         batch = o->max_seqs;
     const struct ek_lm_options lo = {.weights = o->weights,
+                                     .has_prefill_weights = o->has_prefill_weights,
+                                     .prefill_weights = o->prefill_weights,
                                      .max_batch_tokens = batch,
                                      .on_progress = o->on_progress,
                                      .progress_arg = o->progress_arg};
     int rc = ek_lm_load(&rt->lm, m, &lo, rt->ops, rt->team, err);
+    if (!rc && o->is_by_tokens && ek_lm_prefill_bytes(rt->lm) > 0)
+        rc = ek_lm_find_crossover(&rt->crossover, rt->lm, err);
     if (rc)
         return rc;
     const struct ek_lm_params *p = ek_lm_get_params(rt->lm);

@@ -10,6 +10,7 @@
 #define EVENKEEL_SERVE_RUNTIME_H
 
 #include "data/template.h"
+#include "lm/crossover.h"
 #include "serve/engine.h"
 
 #include <jansson.h>
@@ -26,8 +27,13 @@ struct ek_runtime_options {
     int64_t kv_memory;      /* bytes of KV; 0: max_seqs sequences of full context, at
                                most a quarter of the machine's memory */
     enum ek_dtype kv_dtype; /* F32, BF16 or E4M3 */
-    enum ek_lm_weights weights;
-    int32_t max_seqs;         /* >= 1 */
+    enum ek_lm_weights weights; /* of decode; of prefill too, unless: */
+    bool has_prefill_weights;
+    enum ek_lm_weights prefill_weights;
+    bool
+        is_by_tokens; /* with two copies: chosen by a step's tokens, at a crossover that
+                          is measured here; else each token by its phase */
+    int32_t max_seqs; /* >= 1 */
     int32_t max_batch_tokens; /* >= max_seqs; 0: 512 or max_seqs */
     int32_t prefill_chunk;    /* 0: max_batch_tokens */
     void (*on_progress)(void *arg, int64_t done_bytes, int64_t total_bytes);
@@ -43,6 +49,7 @@ struct ek_runtime {
     struct ek_team *team;
     const struct ek_ops *ops;
     struct ek_lm *lm;
+    struct ek_lm_crossover crossover; /* n 0: not measured */
     struct ek_kv kv;
     int32_t ctx;          /* positions a sequence may have */
     size_t longest_piece; /* bytes of the vocabulary's longest token */

@@ -17,6 +17,8 @@ struct kit_options {
     enum ek_isa isa;
     int n_threads; /* 0: 1 */
     enum ek_lm_weights weights;
+    bool has_prefill_weights;
+    enum ek_lm_weights prefill_weights;
     enum ek_dtype kv_dtype;
     int32_t max_batch; /* 0: KIT_BATCH */
 };
@@ -40,6 +42,8 @@ static inline void kit_open(struct kit *k, const struct kit_options *o)
     struct ek_err err = EK_ERR_INIT;
     char path[512];
     struct ek_lm_options lo = {.weights = o->weights,
+                               .has_prefill_weights = o->has_prefill_weights,
+                               .prefill_weights = o->prefill_weights,
                                .max_batch_tokens =
                                    o->max_batch ? o->max_batch : KIT_BATCH};
     memset(k, 0, sizeof *k);

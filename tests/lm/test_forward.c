@@ -189,9 +189,9 @@ static void wanted_rows_come_in_order(void **state)
     size_t V = (size_t)k.V;
     float *out = calloc(V * 24, sizeof *out), *one = calloc(V, sizeof *one);
     struct ek_lm_seq s[] = {
-        {r.tokens[0], 7, 0, page_lists[0], EK_LM_WANT_NONE},
-        {r.tokens[1], 23, 0, page_lists[1], EK_LM_WANT_ALL},
-        {r.tokens[2], 5, 0, page_lists[2], EK_LM_WANT_LAST},
+        {r.tokens[0], 7, 0, page_lists[0], EK_LM_WANT_NONE, 0},
+        {r.tokens[1], 23, 0, page_lists[1], EK_LM_WANT_ALL, 0},
+        {r.tokens[2], 5, 0, page_lists[2], EK_LM_WANT_LAST, 0},
     };
     assert_int_equal(ek_lm_forward(k.lm, &k.kv, s, 3, out), 24);
     for (int32_t t = 0; t < 23; t++) {
@@ -228,8 +228,8 @@ static void sequences_may_read_the_same_pages(void **state)
     kit_run(&k, want, r.tokens[0], 18, 0, page_lists[1]);
     kit_run(&k, want + V, fork, 18, 0, page_lists[2]);
     kit_run(&k, out, r.tokens[0], 16, 0, a);
-    struct ek_lm_seq s[] = {{r.tokens[0] + 16, 2, 16, a, EK_LM_WANT_LAST},
-                            {fork + 16, 2, 16, b, EK_LM_WANT_LAST}};
+    struct ek_lm_seq s[] = {{r.tokens[0] + 16, 2, 16, a, EK_LM_WANT_LAST, 0},
+                            {fork + 16, 2, 16, b, EK_LM_WANT_LAST, 0}};
     assert_int_equal(ek_lm_forward(k.lm, &k.kv, s, 2, out), 2);
     assert_memory_equal(out, want, 2 * V * sizeof *out);
     assert_memory_not_equal(out, out + V, V * sizeof *out);
