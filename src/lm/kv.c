@@ -73,3 +73,23 @@ void *ek_kv_v(const struct ek_kv *kv, int32_t layer)
 {
     return (unsigned char *)ek_kv_k(kv, layer) + (size_t)kv->n_pages * kv->page_bytes;
 }
+
+/* Pool i of the 2 * n_layers, from the page on. */
+static unsigned char *page_of(const struct ek_kv *kv, int32_t i, int32_t page)
+{
+    assert(page >= 0 && page < kv->n_pages);
+    return kv->data + ((size_t)i * (size_t)kv->n_pages + (size_t)page) * kv->page_bytes;
+}
+
+void ek_kv_copy_page(struct ek_kv *kv, int32_t to, int32_t from)
+{
+    assert(to != from);
+    for (int32_t i = 0; i < 2 * kv->n_layers; i++)
+        memcpy(page_of(kv, i, to), page_of(kv, i, from), kv->page_bytes);
+}
+
+void ek_kv_poison(struct ek_kv *kv, int32_t page)
+{
+    for (int32_t i = 0; i < 2 * kv->n_layers; i++)
+        memset(page_of(kv, i, page), 0xff, kv->page_bytes);
+}

@@ -32,4 +32,9 @@ void ek_kv_release(struct ek_kv *kv);
 void *ek_kv_k(const struct ek_kv *kv, int32_t layer); /* pool of one layer */
 void *ek_kv_v(const struct ek_kv *kv, int32_t layer);
 
+/* A whole page in all layers, K and V: copied bit for bit, or filled with bytes 0xff,
+ * which are NaN in every dtype here, so that a read of it cannot go unseen. */
+void ek_kv_copy_page(struct ek_kv *kv, int32_t to, int32_t from);
+void ek_kv_poison(struct ek_kv *kv, int32_t page);
+
 #endif

@@ -41,7 +41,8 @@ int ek_choice_prepare(struct ek_choice *c, struct ek_request *r, int32_t index,
     c->index = index;
     c->stop_id = -1;
     c->stop = r->stop;
-    ek_page_table_init(&c->table, 1, refs, n_pages); /* owner: at admission */
+    /* owner: at admission */
+    ek_page_table_init(&c->table, 1, (struct ek_salt){0}, refs, n_pages);
     ek_detok_init(&c->detok, e->tokenizer, false, r->shows_special);
     int rc = ek_sampler_init(&c->sampler, &r->sampling, (uint64_t)index, e->model.V,
                              &r->arena, r->prompt, r->n_prompt, r->max_tokens);

@@ -154,7 +154,9 @@ int ek_engine_new(struct ek_engine **out, const struct ek_engine_model *model,
     e->next_owner = 1;
     list_init(&e->waiting);
     list_init(&e->running);
-    int rc = ek_pages_init(&e->pages, o->n_pages, err);
+    struct ek_pages_options book = {.n_pages = o->n_pages,
+                                    .check = EK_PAGE_CHECK_PAGES};
+    int rc = ek_pages_init(&e->pages, &book, err);
     if (!rc)
         rc = ek_sampler_room_init(&e->room, model->V, ops);
     if (!rc)
@@ -319,7 +321,8 @@ static void plan_one(struct ek_engine *e, struct ek_choice *c, int32_t n,
     int32_t *numbers =
         e->numbers + (size_t)e->n_planned * (size_t)ek_pages_for_tokens(e->o.ctx);
     int32_t bad = 0;
-    enum ek_page_fault fault = ek_pages_check(&e->pages, &c->table, n, numbers, &bad);
+    enum ek_page_fault fault =
+        ek_pages_check(&e->pages, &c->table, NULL, n, numbers, &bad);
     if (fault) {
         end_by_fault(e, c, fault, bad);
         return;
@@ -420,7 +423,7 @@ static void take_results(struct ek_engine *e)
         int32_t n = e->planned[i].n_tokens;
         int32_t pos0 = e->seqs[i].pos0;
         bool has_all = e->seqs[i].want == EK_LM_WANT_ALL;
-        ek_pages_commit(&e->pages, &c->table, n);
+        ek_pages_commit(&e->pages, &c->table, NULL, n);
         e->stats.prompt_tokens += e->planned[i].is_prefill ? n : 0;
         if (has_all)
             take_prompt_rows(e, c, pos0, n, row);

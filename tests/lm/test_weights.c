@@ -322,6 +322,26 @@ static void kv_pools_lie_apart_and_sizes_are_checked(void **state)
     }
 }
 
+static void a_page_is_copied_or_poisoned_whole_and_alone(void **state)
+{
+    (void)state;
+    enum { N = 5 };
+    struct ek_lm_params p = {.n_layers = 3, .K = 2, .D = 8};
+    struct ek_kv kv;
+    struct ek_err err = EK_ERR_INIT;
+    assert_int_equal(ek_kv_init(&kv, &p, EK_DTYPE_BF16, N, &err), 0);
+    for (size_t i = 0; i < 6 * N; i++)
+        memset(kv.data + i * kv.page_bytes, (int)i, kv.page_bytes);
+    ek_kv_copy_page(&kv, 1, 3);
+    ek_kv_poison(&kv, 4);
+    for (size_t i = 0; i < 6 * N * kv.page_bytes; i++) {
+        size_t at = i / kv.page_bytes;
+        size_t want = at % N == 1 ? at + 2 : at % N == 4 ? 0xff : at;
+        assert_int_equal(kv.data[i], want);
+    }
+    ek_kv_release(&kv);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +357,7 @@ int main(void)
         cmocka_unit_test(loading_survives_any_failed_allocation),
         cmocka_unit_test(progress_grows_to_the_whole),
         cmocka_unit_test(kv_pools_lie_apart_and_sizes_are_checked),
+        cmocka_unit_test(a_page_is_copied_or_poisoned_whole_and_alone),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

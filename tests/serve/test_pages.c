@@ -19,20 +19,25 @@ struct fixture {
 /* Two sequences of 40 tokens in three pages each. */
 static void two_sequences(struct fixture *f)
 {
-    assert_int_equal(ek_pages_init(&f->pool, N_PAGES, NULL), 0);
-    ek_page_table_init(&f->a, 1, f->refs[0], CAP);
-    ek_page_table_init(&f->b, 2, f->refs[1], CAP);
+    assert_int_equal(
+        ek_pages_init(&f->pool,
+                      &(struct ek_pages_options){.n_pages = N_PAGES,
+                                                 .check = EK_PAGE_CHECK_PAGES},
+                      NULL),
+        0);
+    ek_page_table_init(&f->a, 1, (struct ek_salt){0}, f->refs[0], CAP);
+    ek_page_table_init(&f->b, 2, (struct ek_salt){0}, f->refs[1], CAP);
     assert_int_equal(ek_pages_reserve(&f->pool, &f->a, 48), 0);
     assert_int_equal(ek_pages_reserve(&f->pool, &f->b, 48), 0);
-    ek_pages_commit(&f->pool, &f->a, 40);
-    ek_pages_commit(&f->pool, &f->b, 40);
+    ek_pages_commit(&f->pool, &f->a, NULL, 40);
+    ek_pages_commit(&f->pool, &f->b, NULL, 40);
     assert_true(ek_pages_is_sane(&f->pool));
 }
 
 static enum ek_page_fault check(const struct fixture *f, int32_t *bad)
 {
     int32_t numbers[CAP];
-    return ek_pages_check(&f->pool, &f->a, 1, numbers, bad);
+    return ek_pages_check(&f->pool, &f->a, NULL, 1, numbers, bad);
 }
 
 static void a_good_table_yields_its_page_numbers(void **state)
@@ -41,7 +46,7 @@ static void a_good_table_yields_its_page_numbers(void **state)
     struct fixture f;
     two_sequences(&f);
     int32_t numbers[CAP];
-    assert_int_equal(ek_pages_check(&f.pool, &f.a, 8, numbers, NULL), 0);
+    assert_int_equal(ek_pages_check(&f.pool, &f.a, NULL, 8, numbers, NULL), 0);
     for (int i = 0; i < 3; i++)
         assert_int_equal(numbers[i], f.a.refs[i].page);
     ek_pages_release(&f.pool);
@@ -53,7 +58,7 @@ static void positions_past_the_reservation_are_a_count_fault(void **state)
     struct fixture f;
     two_sequences(&f);
     int32_t numbers[CAP];
-    assert_int_equal(ek_pages_check(&f.pool, &f.a, 9, numbers, NULL),
+    assert_int_equal(ek_pages_check(&f.pool, &f.a, NULL, 9, numbers, NULL),
                      EK_PAGE_FAULT_COUNT);
     ek_pages_release(&f.pool);
 }
@@ -101,13 +106,13 @@ static void a_freed_page_is_found_by_state_or_generation(void **state)
     copy.refs = refs;
     ek_pages_free(&f.pool, &f.a);
     int32_t numbers[CAP];
-    assert_int_equal(ek_pages_check(&f.pool, &copy, 1, numbers, NULL),
+    assert_int_equal(ek_pages_check(&f.pool, &copy, NULL, 1, numbers, NULL),
                      EK_PAGE_FAULT_GENERATION);
     /* Given out again, even to a forged owner of the same id: still not its page. */
-    ek_page_table_init(&f.a, 1, f.refs[0], CAP);
+    ek_page_table_init(&f.a, 1, (struct ek_salt){0}, f.refs[0], CAP);
     assert_int_equal(ek_pages_reserve(&f.pool, &f.a, 48), 0);
-    ek_pages_commit(&f.pool, &f.a, 40);
-    assert_int_equal(ek_pages_check(&f.pool, &copy, 1, numbers, NULL),
+    ek_pages_commit(&f.pool, &f.a, NULL, 40);
+    assert_int_equal(ek_pages_check(&f.pool, &copy, NULL, 1, numbers, NULL),
                      EK_PAGE_FAULT_GENERATION);
     ek_pages_release(&f.pool);
 }
@@ -150,7 +155,7 @@ static void a_faulty_page_of_ones_own_never_comes_back(void **state)
     assert_int_equal(f.pool.n_free, N_PAGES - 1);
     struct ek_page_ref refs[N_PAGES];
     struct ek_page_table all;
-    ek_page_table_init(&all, 3, refs, N_PAGES);
+    ek_page_table_init(&all, 3, (struct ek_salt){0}, refs, N_PAGES);
     assert_int_equal(ek_pages_reserve(&f.pool, &all, N_PAGES * EK_PAGE_TOKENS),
                      EK_EBUSY);
     assert_int_equal(ek_pages_reserve(&f.pool, &all, (N_PAGES - 1) * EK_PAGE_TOKENS),
@@ -168,7 +173,7 @@ static void a_fault_at_anothers_page_leaves_it_and_loses_nothing(void **state)
     f.a.refs[1] = f.b.refs[1]; /* and so the table forgot a page of its own */
     ek_pages_fault(&f.pool, &f.a, 1);
     int32_t numbers[CAP];
-    assert_int_equal(ek_pages_check(&f.pool, &f.b, 1, numbers, NULL), 0);
+    assert_int_equal(ek_pages_check(&f.pool, &f.b, NULL, 1, numbers, NULL), 0);
     assert_int_equal(f.pool.n_quarantined, 0);
     assert_int_equal(f.pool.n_free, N_PAGES - 3);
     assert_true(ek_pages_is_sane(&f.pool));
@@ -184,7 +189,7 @@ static void freeing_a_corrupt_table_harms_nobody(void **state)
     f.a.refs[1].page = -1;
     ek_pages_free(&f.pool, &f.a);
     int32_t numbers[CAP];
-    assert_int_equal(ek_pages_check(&f.pool, &f.b, 1, numbers, NULL), 0);
+    assert_int_equal(ek_pages_check(&f.pool, &f.b, NULL, 1, numbers, NULL), 0);
     ek_pages_release(&f.pool);
 }
 
@@ -192,9 +197,13 @@ static void a_worn_out_page_retires(void **state)
 {
     (void)state;
     struct fixture f;
-    assert_int_equal(ek_pages_init(&f.pool, 1, NULL), 0);
+    assert_int_equal(ek_pages_init(&f.pool,
+                                   &(struct ek_pages_options){
+                                       .n_pages = 1, .check = EK_PAGE_CHECK_PAGES},
+                                   NULL),
+                     0);
     f.pool.pages[0].generation = UINT32_MAX;
-    ek_page_table_init(&f.a, 1, f.refs[0], CAP);
+    ek_page_table_init(&f.a, 1, (struct ek_salt){0}, f.refs[0], CAP);
     assert_int_equal(ek_pages_reserve(&f.pool, &f.a, 1), 0);
     ek_pages_free(&f.pool, &f.a);
     assert_int_equal(f.pool.n_free, 0);
@@ -209,7 +218,7 @@ static void reserve_without_room_changes_nothing(void **state)
     two_sequences(&f);
     struct ek_page_ref refs[64];
     struct ek_page_table t;
-    ek_page_table_init(&t, 3, refs, 64);
+    ek_page_table_init(&t, 3, (struct ek_salt){0}, refs, 64);
     assert_int_equal(ek_pages_reserve(&f.pool, &t, 19 * EK_PAGE_TOKENS), EK_EBUSY);
     assert_int_equal(ek_pages_reserve(&f.pool, &t, 65 * EK_PAGE_TOKENS), EK_ELIMIT);
     assert_int_equal(t.n_pages, 0);
@@ -223,7 +232,11 @@ static void init_without_memory_leaves_nothing(void **state)
     for (uint64_t k = 1; k <= 2; k++) {
         struct ek_pages pool;
         ek_mem_fail_at(k);
-        assert_int_equal(ek_pages_init(&pool, 8, NULL), EK_ENOMEM);
+        assert_int_equal(ek_pages_init(&pool,
+                                       &(struct ek_pages_options){
+                                           .n_pages = 8, .check = EK_PAGE_CHECK_PAGES},
+                                       NULL),
+                         EK_ENOMEM);
         ek_mem_fail_at(0);
         assert_null(pool.pages);
     }
@@ -250,7 +263,8 @@ static void compare(const struct ek_pages *pool, const struct book *book,
     for (int s = 0; s < N_SEQS; s++) {
         int32_t numbers[CAP];
         if (tables[s].owner)
-            assert_int_equal(ek_pages_check(pool, &tables[s], 0, numbers, NULL), 0);
+            assert_int_equal(ek_pages_check(pool, &tables[s], NULL, 0, numbers, NULL),
+                             0);
     }
 }
 
@@ -264,12 +278,17 @@ static void random_schedule_agrees_with_a_naive_book(void **state)
     struct ek_rng rng;
     uint64_t next_owner = 1;
     ek_rng_init(&rng, 7);
-    assert_int_equal(ek_pages_init(&pool, N_PAGES, NULL), 0);
+    assert_int_equal(
+        ek_pages_init(&pool,
+                      &(struct ek_pages_options){.n_pages = N_PAGES,
+                                                 .check = EK_PAGE_CHECK_PAGES},
+                      NULL),
+        0);
     for (int step = 0; step < 20000; step++) {
         uint64_t s = ek_rng_below(&rng, N_SEQS);
         struct ek_page_table *t = &tables[s];
         if (!t->owner) {
-            ek_page_table_init(t, next_owner++, refs[s], CAP);
+            ek_page_table_init(t, next_owner++, (struct ek_salt){0}, refs[s], CAP);
         } else if (ek_rng_below(&rng, 10) == 0) {
             for (int32_t i = 0; i < t->n_pages; i++) {
                 book.owner[t->refs[i].page] = 0;
@@ -283,7 +302,7 @@ static void random_schedule_agrees_with_a_naive_book(void **state)
             int32_t had = t->n_pages;
             int rc = ek_pages_reserve(&pool, t, t->n_tokens + n);
             if (rc == 0)
-                ek_pages_commit(&pool, t, n);
+                ek_pages_commit(&pool, t, NULL, n);
             else
                 assert_int_equal(t->n_pages, had);
             for (int32_t i = had; i < t->n_pages; i++) {
