@@ -31,6 +31,9 @@ extern const struct ek_verb ek_verb_bench;
 
 /* The verbs of keel bench: verb_bench_<name>.c. Their tables' names are both words
  * ("bench serve"), so that messages, help and pages name them whole. */
+extern const struct ek_verb ek_verb_bench_memory;
+extern const struct ek_verb ek_verb_bench_kernel;
+extern const struct ek_verb ek_verb_bench_model;
 extern const struct ek_verb ek_verb_bench_serve;
 
 /* The verbs of a verb, NULL at the end; NULL for one that has none. */
