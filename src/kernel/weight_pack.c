@@ -1,8 +1,9 @@
 /* weight_pack.c - rows of a file into the panels drawn in weight.c.
  *
  * Where the file's codes are the format's codes they are moved unchanged: q4_0, q4_1,
- * q4_k to I4, q8_0, q5_0 and iq4_nl to I8, bf16 to BF16, e4m3 to E4M3. Everything else goes
- * through f32 and is rounded to nearest, by group of 32 (E4M3: by block of 128x128).
+ * q4_k to I4, q8_0, q5_0 and iq4_nl to I8, bf16 to BF16, e4m3 to E4M3. Everything else
+ * goes through f32 and is rounded to nearest, by group of 32 (E4M3: by block of
+ * 128x128).
  */
 #include "kernel/weight_int.h"
 #include "num/float.h"

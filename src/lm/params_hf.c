@@ -342,23 +342,6 @@ static int refuse_unknown(const struct source *s, const struct ek_lm_family *f,
     return 0;
 }
 
-static int refuse_quantized(const struct source *s, const json_t *config,
-                            struct ek_err *err)
-{
-    const json_t *q = get(config, "quantization_config");
-    if (!q)
-        q = get(s->o, "quantization_config");
-    if (!q)
-        return 0;
-    const json_t *method = get(q, "quant_method");
-    return ek_err_set(err, EK_EUNSUP,
-                      "%s: config.json: key 'quantization_config': quant_method "
-                      "'%.64s' is not supported: expected f32, f16 or bf16 weights, or "
-                      "a GGUF file",
-                      s->file,
-                      json_is_string(method) ? json_string_value(method) : "?");
-}
-
 int ek_lm_params_from_hf(struct ek_lm_params *p, const struct ek_modelfile *m,
                          struct ek_err *err)
 {
@@ -377,11 +360,14 @@ int ek_lm_params_from_hf(struct ek_lm_params *p, const struct ek_modelfile *m,
             return wrong(&s, "text_config", text, "an object", err);
         s.o = text;
     }
+    const json_t *quantization = get(m->config, "quantization_config");
+    if (!quantization)
+        quantization = get(s.o, "quantization_config");
     ek_lm_family_apply(p, f);
     p->is_tied = f->is_tied;
     int rc;
     if ((rc = refuse_unknown(&s, f, err)) != 0 ||
-        (rc = refuse_quantized(&s, m->config, err)) != 0 ||
+        (rc = ek_lm_check_quantization(quantization, m->path, err)) != 0 ||
         (rc = read_sizes(&s, p, f, err)) != 0 ||
         (rc = read_numbers(&s, p, f, err)) != 0 ||
         (rc = read_rope(&s, p, f, err)) != 0 ||

@@ -37,6 +37,10 @@ void ek_lm_family_apply(struct ek_lm_params *p, const struct ek_lm_family *f);
 /* Marks the local layers of a pattern of `period` layers whose last is global. */
 void ek_lm_set_pattern(struct ek_lm_params *p, int32_t period);
 
+/* q: quantization_config, or NULL; EK_EUNSUP what is not read. */
+int ek_lm_check_quantization(const json_t *q, const char *file,
+                             struct ek_err *err) EK_MUST_USE;
+
 int ek_lm_params_from_gguf(struct ek_lm_params *p, const struct ek_modelfile *m,
                            struct ek_err *err) EK_MUST_USE;
 int ek_lm_params_from_hf(struct ek_lm_params *p, const struct ek_modelfile *m,

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/mem.h"
 #include "lm/model_int.h"
+#include "lm/source.h"
 #include "num/quant.h"
 
 #include <assert.h>
@@ -73,12 +74,18 @@ static const struct {
 };
 #define N_PREFIXES (sizeof prefixes / sizeof prefixes[0])
 
-/* One tensor to be packed: exactly one of w and vec is set. */
+/* One matrix or vector to be packed: exactly one of w and vec is set. */
 struct job {
-    const struct ek_tensor *t;
+    struct ek_source src;
     struct ek_weight *w;
     const float **vec;
     size_t at; /* offset in lm->packed */
+};
+
+/* The first element a member found that is no number; t NULL: none. */
+struct bad {
+    const struct ek_tensor *t;
+    size_t at;
 };
 
 struct loader {
@@ -93,9 +100,9 @@ struct loader {
     int64_t max_k;          /* longest row of a matrix */
     int64_t total_bytes;    /* of the file's tensors that are used */
     const struct job *job;  /* while packing: the tensor at hand */
-    float *scratch;         /* members * 128 * max_k, owned */
-    size_t bad[256];        /* a member's first element that is not finite */
-    bool is_bad[256];       /* whether it found one */
+    float *scratch;         /* members * scratch_rows * max_k, owned */
+    size_t scratch_rows;    /* 128, or 256 where a matrix is no plain tensor */
+    struct bad bad[256];    /* a member's first element that is not finite */
 };
 
 static int64_t dim_of(const struct ek_lm_params *p, enum dim d)
@@ -138,8 +145,18 @@ static bool has_part(const struct ek_lm_params *p, enum part part)
     return false;
 }
 
-/* The packed format of a tensor of type t. */
-static enum ek_weight_format format_of(enum ek_lm_weights w, enum ek_dtype t)
+/* The format that keeps what a matrix is made of. */
+static enum ek_weight_format keep_format(const struct ek_source *s)
+{
+    if (s->kind == EK_SOURCE_INT4)
+        return EK_WEIGHT_I4;
+    if (s->kind == EK_SOURCE_FP8 && !ek_source_has_blocks(s))
+        return EK_WEIGHT_BF16; /* a scale a row has no place in packed E4M3 */
+    return ek_weight_keep(s->part[EK_SOURCE_CODES]->dtype);
+}
+
+/* The packed format of a matrix. */
+static enum ek_weight_format format_of(enum ek_lm_weights w, const struct ek_source *s)
 {
     switch (w) {
     case EK_LM_WEIGHTS_F32:
@@ -155,7 +172,7 @@ static enum ek_weight_format format_of(enum ek_lm_weights w, enum ek_dtype t)
     case EK_LM_WEIGHTS_KEEP:
         break;
     }
-    return ek_weight_keep(t);
+    return keep_format(s);
 }
 
 static void find_prefix(struct loader *z)
@@ -195,13 +212,22 @@ static bool add_bytes(struct loader *z, size_t bytes)
     return true;
 }
 
-/* Shape and type of t against what the architecture declares. */
-static int check_tensor(const struct loader *z, const struct ek_tensor *t, int64_t rows,
+/* Shape and type of what was found against what the architecture declares. */
+static int check_source(const struct loader *z, const struct ek_source *s, int64_t rows,
                         int64_t cols, struct ek_err *err)
 {
+    const struct ek_tensor *t = s->part[EK_SOURCE_CODES];
     char got[96], expected[96];
     struct ek_tensor want = {.n_dims = cols ? 2 : 1, .shape = {rows, cols}};
+    struct ek_tensor real = {.n_dims = 2, .shape = {s->rows, s->cols}};
     size_t row_bytes, n = (size_t)(cols ? cols : rows);
+    if (s->kind != EK_SOURCE_PLAIN && s->rows == rows && s->cols == cols)
+        return 0;
+    if (s->kind != EK_SOURCE_PLAIN)
+        return ek_err_set(err, EK_EFORMAT,
+                          "%s: tensor '%s': a matrix of %s: expected %s", z->m->path,
+                          t->name, ek_tensor_shape_text(got, &real),
+                          ek_tensor_shape_text(expected, &want));
     if (t->n_dims != want.n_dims || t->shape[0] != rows ||
         (cols && t->shape[1] != cols))
         return ek_err_set(err, EK_EFORMAT, "%s: tensor '%s': shape %s: expected %s",
@@ -221,30 +247,31 @@ static int check_tensor(const struct loader *z, const struct ek_tensor *t, int64
 }
 
 /* A job that packs t into w. False when sizes overflow. */
-static bool add_copy(struct loader *z, const struct ek_tensor *t, struct ek_weight *w,
+static bool add_copy(struct loader *z, const struct ek_source *src, struct ek_weight *w,
                      enum ek_weight_format format)
 {
-    int64_t rows = t->shape[0], cols = t->shape[1];
-    size_t bytes = ek_weight_bytes(format, rows, cols);
-    *w = (struct ek_weight){format, rows, cols, NULL};
-    z->jobs[z->n_jobs++] = (struct job){.t = t, .w = w, .at = z->bytes};
-    z->max_k = cols > z->max_k ? cols : z->max_k;
-    z->total_bytes += (int64_t)t->bytes;
+    size_t bytes = ek_weight_bytes(format, src->rows, src->cols);
+    *w = (struct ek_weight){format, src->rows, src->cols, NULL};
+    z->jobs[z->n_jobs++] = (struct job){.src = *src, .w = w, .at = z->bytes};
+    z->max_k = src->cols > z->max_k ? src->cols : z->max_k;
+    z->total_bytes += (int64_t)ek_source_bytes(src);
+    if (src->kind != EK_SOURCE_PLAIN)
+        z->scratch_rows = 256;
     return bytes > 0 && add_bytes(z, bytes);
 }
 
 /* The decode copy of a matrix and, of a block's, the prefill copy where it differs. */
-static bool add_matrix(struct loader *z, const struct ek_tensor *t, struct ek_weight *w,
-                       bool is_in_block)
+static bool add_matrix(struct loader *z, const struct ek_source *src,
+                       struct ek_weight *w, bool is_in_block)
 {
-    enum ek_weight_format format = format_of(z->o->weights, t->dtype);
-    enum ek_weight_format other = format_of(z->o->prefill_weights, t->dtype);
-    if (!add_copy(z, t, w, format))
+    enum ek_weight_format format = format_of(z->o->weights, src);
+    enum ek_weight_format other = format_of(z->o->prefill_weights, src);
+    if (!add_copy(z, src, w, format))
         return false;
     if (!is_in_block || !z->o->has_prefill_weights || other == format)
         return true;
     size_t before = z->bytes;
-    if (!add_copy(z, t, w + EK_LM_MATRICES, other))
+    if (!add_copy(z, src, w + EK_LM_MATRICES, other))
         return false;
     z->lm->prefill_bytes += z->bytes - before;
     return true;
@@ -259,30 +286,35 @@ static int add_job(struct loader *z, const struct place *at, void *object,
     if (!has_part(p, at->part))
         return 0;
     name_of(name, z, at, layer);
-    const struct ek_tensor *t = ek_modelfile_tensor(z->m, name);
-    if (!t) {
+    struct ek_source src;
+    int rc = ek_source_find(&src, z->m, name, err);
+    if (rc == EK_ENOENT) {
         struct ek_tensor want = {.n_dims = cols ? 2 : 1, .shape = {rows, cols}};
         return ek_err_set(err, EK_EFORMAT,
                           "%s: tensor '%s' is missing: expected shape %s", z->m->path,
                           name, ek_tensor_shape_text(expected, &want));
     }
-    int rc = check_tensor(z, t, rows, cols, err);
+    if (!rc)
+        rc = check_source(z, &src, rows, cols, err);
     if (rc)
         return rc;
     bool fits;
     if (cols) {
-        fits = add_matrix(z, t, (void *)((char *)object + at->offset), layer >= 0);
+        fits = add_matrix(z, &src, (void *)((char *)object + at->offset), layer >= 0);
     } else {
         z->jobs[z->n_jobs++] = (struct job){
-            .t = t, .vec = (void *)((char *)object + at->offset), .at = z->bytes};
-        z->total_bytes += (int64_t)t->bytes;
+            .src = src, .vec = (void *)((char *)object + at->offset), .at = z->bytes};
+        z->total_bytes += (int64_t)ek_source_bytes(&src);
         fits = add_bytes(z, (size_t)rows * sizeof(float));
     }
     if (!fits)
         return ek_err_set(err, EK_ELIMIT, "%s: tensor '%s': packed size overflows",
                           z->m->path, name);
-    z->is_used[t - z->m->tensors->items] = 1;
-    z->lm->n_params += ek_tensor_elems(t);
+    for (int i = 0; i < EK_SOURCE_PARTS; i++) {
+        if (src.part[i])
+            z->is_used[src.part[i] - z->m->tensors->items] = 1;
+    }
+    z->lm->n_params += rows * (cols ? cols : 1);
     return 0;
 }
 
@@ -307,7 +339,7 @@ static bool is_harmless(const struct loader *z, const char *name)
         if (starts_with(name, others[i]))
             return true;
     }
-    return ends_with(name, ".rotary_emb.inv_freq") ||
+    return ends_with(name, ".rotary_emb.inv_freq") || ends_with(name, ".input_scale") ||
            (z->lm->p.is_tied && ends_with(name, "lm_head.weight")) ||
            (z->m->gguf && !strcmp(name, "rope_freqs.weight"));
 }
@@ -335,22 +367,46 @@ static int find_all(struct loader *z, struct ek_err *err)
     return rc;
 }
 
-/* Rows [r0,r1) of the tensor at hand: checked, then packed. */
+/* Scales of the blocks of rows [r0, r0+128) of an fp8 matrix. */
+static void pack_scales(const struct job *j, int64_t r0)
+{
+    int64_t n = (j->w->K + 127) / 128;
+    float *scales = ek_weight_block_scales(j->w) + r0 / 128 * n;
+    for (int64_t b = 0; b < n; b++)
+        scales[b] = ek_source_scale(&j->src, r0, 128 * b);
+}
+
+/* Rows [r0,r1), at most 128, into the matrix at hand; scratch: scratch_rows * K. */
+static void pack_source(const struct job *j, int64_t r0, int64_t r1, float *scratch)
+{
+    const struct ek_source *s = &j->src;
+    const struct ek_tensor *t = s->part[EK_SOURCE_CODES];
+    size_t K = (size_t)j->w->K, row_bytes = t->bytes / (size_t)s->rows;
+    const unsigned char *rows = (const unsigned char *)t->data + (size_t)r0 * row_bytes;
+    if (s->kind == EK_SOURCE_PLAIN) {
+        ek_weight_pack(j->w, r0, r1, t->dtype, rows, row_bytes, scratch);
+    } else if (ek_source_has_blocks(s) && j->w->format == EK_WEIGHT_E4M3) {
+        ek_weight_pack(j->w, r0, r1, EK_DTYPE_E4M3, rows, row_bytes, NULL);
+        pack_scales(j, r0);
+    } else if (s->kind == EK_SOURCE_INT4 && j->w->format == EK_WEIGHT_I4) {
+        ek_source_q4_1(scratch, s, r0, r1);
+        ek_weight_pack(j->w, r0, r1, EK_DTYPE_Q4_1, scratch, K / 32 * 20, NULL);
+    } else {
+        ek_source_read(scratch, s, r0, r1);
+        ek_weight_pack(j->w, r0, r1, EK_DTYPE_F32, scratch, K * sizeof *scratch,
+                       scratch + 128 * K);
+    }
+}
+
+/* Rows [r0,r1) of the matrix at hand: checked, then packed. */
 static bool pack_rows(struct loader *z, int member, int64_t r0, int64_t r1)
 {
     const struct job *j = z->job;
-    const struct ek_tensor *t = j->t;
-    size_t K = (size_t)j->w->K, row_bytes = 0, at;
-    if (ek_dtype_bytes(&row_bytes, t->dtype, K) != 0)
-        return false; /* not reached: check_tensor saw the same sizes */
-    const unsigned char *rows = (const unsigned char *)t->data + (size_t)r0 * row_bytes;
-    if (!ek_quant_is_finite(t->dtype, rows, (size_t)(r1 - r0) * K, &at)) {
-        z->bad[member] = (size_t)r0 * K + at;
-        z->is_bad[member] = true;
+    struct bad *bad = &z->bad[member];
+    if (!ek_source_check(&j->src, r0, r1, &bad->t, &bad->at))
         return false;
-    }
-    ek_weight_pack(j->w, r0, r1, t->dtype, rows, row_bytes,
-                   z->scratch + (size_t)member * 128 * (size_t)z->max_k);
+    pack_source(j, r0, r1,
+                z->scratch + (size_t)member * z->scratch_rows * (size_t)z->max_k);
     return true;
 }
 
@@ -362,36 +418,33 @@ static void pack_member(void *arg, int member, int n_members)
      * between the check and the packing. */
     int64_t grain = z->job->w->format == EK_WEIGHT_E4M3 ? 128 : EK_PANEL;
     ek_team_share(&lo, &hi, z->job->w->N, grain, member, n_members);
-    z->is_bad[member] = false;
+    z->bad[member].t = NULL;
     for (int64_t r = lo; r < hi; r += 128) {
         if (!pack_rows(z, member, r, r + 128 < hi ? r + 128 : hi))
             return;
     }
 }
 
-/* The lowest bad element of all members; false when there is none. */
-static bool first_bad(const struct loader *z, size_t *at)
+/* What a member found that no member of lower rows did; t NULL: nothing. */
+static struct bad first_bad(const struct loader *z)
 {
-    bool found = false;
     for (int i = 0; i < ek_team_size(z->lm->team); i++) {
-        if (z->is_bad[i] && (!found || z->bad[i] < *at)) {
-            *at = z->bad[i];
-            found = true;
-        }
+        if (z->bad[i].t)
+            return z->bad[i];
     }
-    return found;
+    return (struct bad){NULL, 0};
 }
 
-static bool pack_vector(struct loader *z, size_t *at)
+static struct bad pack_vector(struct loader *z)
 {
     const struct job *j = z->job;
     float *out = (void *)((unsigned char *)z->lm->packed + j->at);
-    size_t n = (size_t)j->t->shape[0];
-    if (!ek_quant_is_finite(j->t->dtype, j->t->data, n, at))
-        return false;
-    ek_quant_to_f32(out, j->t->dtype, j->t->data, n);
-    *j->vec = out;
-    return true;
+    struct bad bad = {NULL, 0};
+    if (ek_source_check(&j->src, 0, j->src.rows, &bad.t, &bad.at)) {
+        ek_source_read(out, &j->src, 0, j->src.rows);
+        *j->vec = out;
+    }
+    return bad;
 }
 
 /* A prefill copy that was not packed is the decode copy. */
@@ -412,22 +465,23 @@ static int pack_all(struct loader *z, struct ek_err *err)
     int64_t done = 0;
     for (size_t i = 0; i < z->n_jobs; i++) {
         struct job *j = &z->jobs[i];
-        size_t at = 0;
-        bool is_ok;
+        struct bad bad;
         z->job = j;
         if (j->vec) {
-            is_ok = pack_vector(z, &at);
+            bad = pack_vector(z);
         } else {
             j->w->data = (unsigned char *)lm->packed + j->at;
             ek_team_run(lm->team, pack_member, z);
-            is_ok = !first_bad(z, &at);
+            bad = first_bad(z);
         }
-        if (!is_ok)
+        if (bad.t)
             return ek_err_set(err, EK_EFORMAT,
                               "%s: tensor '%s': element %zu or the scale of its block "
-                              "is not finite",
-                              z->m->path, j->t->name, at);
-        done += (int64_t)j->t->bytes;
+                              "is not finite%s",
+                              z->m->path, bad.t->name, bad.at,
+                              bad.t == j->src.part[EK_SOURCE_SCALE] ? ", or too large"
+                                                                    : "");
+        done += (int64_t)ek_source_bytes(&j->src);
         if (z->o->on_progress)
             z->o->on_progress(z->o->progress_arg, done, z->total_bytes);
     }
@@ -473,7 +527,8 @@ static int take_memory(struct loader *z, struct ek_err *err)
     char text[32];
     lm->packed_bytes = z->bytes;
     lm->packed = ek_alloc_aligned(64, z->bytes);
-    if (ek_mul_size(&n, (size_t)z->max_k, 128 * (size_t)ek_team_size(lm->team)))
+    if (ek_mul_size(&n, (size_t)z->max_k,
+                    z->scratch_rows * (size_t)ek_team_size(lm->team)))
         z->scratch = ek_alloc_array(n, sizeof(float));
     if (!lm->packed || !z->scratch)
         return ek_err_set(err, EK_ENOMEM, "%s: no memory for %s of weights", z->m->path,
@@ -484,7 +539,7 @@ static int take_memory(struct loader *z, struct ek_err *err)
 int ek_lm_weights_load(struct ek_lm *lm, const struct ek_modelfile *m,
                        const struct ek_lm_options *o, struct ek_err *err)
 {
-    struct loader z = {.lm = lm, .m = m, .o = o};
+    struct loader z = {.lm = lm, .m = m, .o = o, .scratch_rows = 128};
     size_t n = (size_t)lm->p.n_layers;
     int rc;
     assert(ek_team_size(lm->team) <= 256);

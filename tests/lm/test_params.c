@@ -410,6 +410,43 @@ static void qwen_uses_its_window_only_when_told(void **state)
     assert_true(!p.is_local[0] && p.is_local[1] && !p.is_local[2]);
 }
 
+#define QUANTIZED(members) LLAMA ",\"quantization_config\":{" members "}"
+#define PACKED(format, weights)                                                        \
+    QUANTIZED("\"quant_method\":\"compressed-tensors\",\"format\":\"" format           \
+              "\",\"config_groups\":{\"group_0\":{\"targets\":[\"Linear\"],"           \
+              "\"weights\":{" weights "}}}")
+
+static void schemes_of_quantised_folders_are_read_or_refused(void **state)
+{
+    (void)state;
+    struct ek_lm_params p;
+    read_hf_ok(&p, QUANTIZED("\"quant_method\":\"fp8\",\"fmt\":\"e4m3\","
+                             "\"weight_block_size\":[128,128]"));
+    read_hf_ok(&p, QUANTIZED("\"quant_method\":\"fp8\",\"weight_block_size\":null"));
+    read_hf_ok(&p, PACKED("pack-quantized",
+                          "\"num_bits\":4,\"type\":\"int\",\"actorder\":\"static\""));
+    read_hf_ok(&p, PACKED("float-quantized", "\"num_bits\":8,\"type\":\"float\""));
+    expect_hf(QUANTIZED("\"quant_method\":\"gptq\""), EK_EUNSUP, "quantization_config",
+              "'gptq'");
+    expect_hf(QUANTIZED("\"quant_method\":\"fp8\",\"weight_block_size\":[64,128]"),
+              EK_EUNSUP, "weight_block_size", "[128, 128]");
+    expect_hf(QUANTIZED("\"quant_method\":\"fp8\",\"fmt\":\"e5m2\""), EK_EUNSUP,
+              "'e5m2'", "e4m3");
+    expect_hf(PACKED("nvfp4-pack-quantized", "\"num_bits\":4"), EK_EUNSUP, "'format'",
+              "nvfp4");
+    expect_hf(PACKED("pack-quantized", "\"num_bits\":3"), EK_EUNSUP, "'weights'",
+              "num_bits 4");
+    expect_hf(PACKED("pack-quantized", "\"num_bits\":4,\"actorder\":\"group\""),
+              EK_EUNSUP, "'actorder'", "static");
+    expect_hf(QUANTIZED("\"quant_method\":\"compressed-tensors\",\"format\":"
+                        "\"pack-quantized\",\"sparsity_config\":{\"format\":"
+                        "\"sparse-24-bitmask\"}"),
+              EK_EUNSUP, "sparse", "dense");
+    expect_hf(QUANTIZED("\"quant_method\":\"compressed-tensors\",\"format\":"
+                        "\"pack-quantized\",\"config_groups\":[]"),
+              EK_EUNSUP, "config_groups", "object");
+}
+
 static void configs_that_cannot_be_computed_are_refused(void **state)
 {
     (void)state;
@@ -418,8 +455,6 @@ static void configs_that_cannot_be_computed_are_refused(void **state)
     expect_hf(LLAMA ",\"hidden_act\":\"relu\"", EK_EUNSUP, "hidden_act", "'relu'");
     expect_hf(LLAMA ",\"attention_bias\":true", EK_EUNSUP, "attention_bias", "true");
     expect_hf(LLAMA ",\"mlp_bias\":true", EK_EUNSUP, "mlp_bias", "true");
-    expect_hf(LLAMA ",\"quantization_config\":{\"quant_method\":\"fp8\"}", EK_EUNSUP,
-              "quantization_config", "'fp8'");
     expect_hf(LLAMA ",\"rope_scaling\":{\"rope_type\":\"dynamic\",\"factor\":2}",
               EK_EUNSUP, "'dynamic'", "llama3");
     expect_hf(LLAMA ",\"rope_scaling\":{\"rope_type\":\"llama3\",\"factor\":2}",
@@ -462,6 +497,7 @@ int main(void)
         cmocka_unit_test(yarn_takes_its_attention_factor_where_it_is_given),
         cmocka_unit_test(gemma_has_two_ropes_and_its_own_defaults),
         cmocka_unit_test(qwen_uses_its_window_only_when_told),
+        cmocka_unit_test(schemes_of_quantised_folders_are_read_or_refused),
         cmocka_unit_test(configs_that_cannot_be_computed_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
