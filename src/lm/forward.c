@@ -65,6 +65,12 @@ static void prepare(const struct crew *c, const float *x, int64_t T, int64_t t0,
 static void prepare_rows(const struct crew *c, const float *x,
                          const struct ek_lm_layer *y, enum ek_lm_matrix first, int n)
 {
+    const struct ek_lm *lm = c->s->lm;
+    if (lm->watch) {
+        meet(c); /* rows of every member */
+        lm->watch(lm->watch_arg, (int32_t)(y - lm->layers), first, x, c->s->T,
+                  c->member, c->n_members);
+    }
     for (int i = 0; i < 2; i++) {
         const struct group *g = &c->s->group[i];
         prepare(c, x, c->s->T, c->t0 > g->lo ? c->t0 : g->lo,

@@ -58,6 +58,11 @@ struct ek_lm_plan {
     size_t scratch_bytes;       /* of one member, a multiple of 64 */
 };
 
+/* Sees the rows x (T,K) that go into matrix `first` of a layer and those beside it that
+ * read the same; called by every member, when all rows are there. */
+typedef void ek_lm_watch_fn(void *arg, int32_t layer, enum ek_lm_matrix first,
+                            const float *x, int32_t T, int member, int n_members);
+
 struct ek_lm {
     struct ek_lm_params p;
     const struct ek_ops *ops;
@@ -73,6 +78,8 @@ struct ek_lm {
     int64_t n_params;
     bool is_by_tokens; /* which copy a step takes; else each row by its phase */
     int32_t crossover; /* by tokens: rows of a step from which it is the prefill copy */
+    ek_lm_watch_fn *watch; /* NULL: nobody; while calibrate.c runs the model */
+    void *watch_arg;
     struct ek_lm_plan plan;
 };
 
