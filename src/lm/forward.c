@@ -4,7 +4,12 @@
  * wherever it changes from one to the other:
  *   by rows      a member owns rows [t0,t1) of the batch: norms, RoPE, KV writes
  *   by columns   a member owns a run of output panels for all rows: the matmuls
- * and attention by items (a tile of queries and a kv head), taken in turn.
+ * and attention by items (a tile of queries and a kv head), taken in turn. That makes
+ * ten barriers a layer. In a small step (EK_LM_SMALL_ROWS) every member norms and
+ * prepares all rows into buffers of its own, and six are left:
+ *   q k v | RoPE, KV write | attention | o | gate, up | down |
+ * No shared buffer is written in the stretch between two barriers in which another
+ * member may still read it: each is written again a layer later.
  * No number depends on the split: kernels promise a row's bits whatever else is
  * computed, so a sequence's result is the same alone, in a batch, in chunks, with any
  * team.
@@ -30,19 +35,30 @@ struct step {
     struct group group[2]; /* decode's rows, then prefill's; together [0,T) */
     struct ek_attn_dims dims, dims_local;
     int64_t n_items; /* of attention; the same for every layer */
+    bool is_small;   /* members prepare all rows for themselves */
 };
 
 /* A member's view of a step. */
 struct crew {
     const struct step *s;
     int member, n_members;
-    int64_t t0, t1;      /* its rows */
+    int64_t t0, t1; /* the rows it owns: embedding, keys and values */
+    int64_t p0, p1; /* the rows it norms and prepares: its own, or all */
+    float *x, *h;   /* where it finds and puts them: the plan's, or its own */
+    void *const *act;
     int64_t n_saturated; /* values of keys and values that left e4m3's range */
 };
 
 static void meet(const struct crew *c)
 {
     ek_team_barrier(c->s->lm->team);
+}
+
+/* After work by rows: nobody waits for rows that each has prepared for itself. */
+static void meet_rows(const struct crew *c)
+{
+    if (!c->s->is_small)
+        meet(c);
 }
 
 /* Rows [t0,t1) of x (T,K), rows K apart, into the forms that the n weights need. */
@@ -54,8 +70,8 @@ static void prepare(const struct crew *c, const float *x, int64_t T, int64_t t0,
     for (int i = 0; i < n; i++) {
         enum ek_lm_act a = ek_lm_act_of(w[i].format);
         if (!is_done[a] && t0 < t1)
-            lm->ops->matmul_prepare(lm->plan.act[a], w[i].format, x, w[i].K, T, w[i].K,
-                                    t0, t1);
+            lm->ops->matmul_prepare(c->act[a], w[i].format, x, w[i].K, T, w[i].K, t0,
+                                    t1);
         is_done[a] = true;
     }
 }
@@ -73,8 +89,8 @@ static void prepare_rows(const struct crew *c, const float *x,
     }
     for (int i = 0; i < 2; i++) {
         const struct group *g = &c->s->group[i];
-        prepare(c, x, c->s->T, c->t0 > g->lo ? c->t0 : g->lo,
-                c->t1 < g->hi ? c->t1 : g->hi, &y->w[g->copy][first], n);
+        prepare(c, x, c->s->T, c->p0 > g->lo ? c->p0 : g->lo,
+                c->p1 < g->hi ? c->p1 : g->hi, &y->w[g->copy][first], n);
     }
 }
 
@@ -84,7 +100,7 @@ static void multiply(const struct crew *c, float *y, const struct ek_weight *w,
                      enum ek_matmul_mode mode)
 {
     const struct ek_lm *lm = c->s->lm;
-    const unsigned char *act = lm->plan.act[ek_lm_act_of(w->format)];
+    const unsigned char *act = c->act[ek_lm_act_of(w->format)];
     if (n0 < n1 && g->lo < g->hi)
         lm->ops->matmul(y + (int64_t)g->lo * w->N, w->N,
                         act + ek_matmul_act_bytes(w->format, g->lo, w->K), w,
@@ -114,43 +130,45 @@ static void multiply_columns(const struct crew *c, float *const *y,
     }
 }
 
-static void norm_rows(const struct crew *c, float *y, const float *x, const float *gain)
+/* c->h = norm(x) over the rows this member prepares. */
+static void norm_rows(const struct crew *c, const float *x, const float *gain)
 {
     const struct ek_lm_params *p = &c->s->lm->p;
-    if (c->t0 < c->t1)
-        c->s->lm->ops->rmsnorm(y + c->t0 * p->C, p->C, x + c->t0 * p->C, p->C, gain,
-                               p->norm_offset, p->norm_eps, c->t1 - c->t0, p->C);
+    if (c->p0 < c->p1)
+        c->s->lm->ops->rmsnorm(c->h + c->p0 * p->C, p->C, x + c->p0 * p->C, p->C, gain,
+                               p->norm_offset, p->norm_eps, c->p1 - c->p0, p->C);
 }
 
-/* x += norm(h) over this member's rows, where the family norms a block's output. */
+/* x += norm(a block's output), where the family norms it. */
 static void post_norm(const struct crew *c, const float *gain)
 {
     const struct ek_lm *lm = c->s->lm;
     int64_t C = lm->p.C;
-    norm_rows(c, lm->plan.h, lm->plan.h, gain);
-    if (c->t0 < c->t1)
-        lm->ops->add(lm->plan.x + c->t0 * C, lm->plan.h + c->t0 * C,
-                     (c->t1 - c->t0) * C);
+    norm_rows(c, lm->plan.h, gain);
+    if (c->p0 < c->p1)
+        lm->ops->add(c->x + c->p0 * C, c->h + c->p0 * C, (c->p1 - c->p0) * C);
 }
 
 static void embed_rows(const struct crew *c)
 {
     const struct ek_lm *lm = c->s->lm;
     const struct ek_lm_plan *b = &lm->plan;
+    bool is_own = c->x != b->x;
     int64_t C = lm->p.C, n = c->t1 - c->t0;
     float scale = lm->p.embed_scale;
-    for (int64_t t = c->t0; t < c->t1; t++) {
-        float *x = b->x + t * C;
+    for (int64_t t = is_own ? c->p0 : c->t0; t < (is_own ? c->p1 : c->t1); t++) {
+        float *x = c->x + t * C;
         ek_weight_row(x, &lm->embed, b->token[t]);
         for (int64_t i = 0; scale != 1.0f && i < C; i++)
             x[i] *= scale;
     }
-    if (n < 1)
-        return;
-    ek_rope_table(b->cs + c->t0 * lm->rope.n_dims, &lm->rope, b->pos + c->t0, n);
-    if (lm->p.window > 0)
+    if (n > 0)
+        ek_rope_table(b->cs + c->t0 * lm->rope.n_dims, &lm->rope, b->pos + c->t0, n);
+    if (n > 0 && lm->p.window > 0)
         ek_rope_table(b->cs_local + c->t0 * lm->rope_local.n_dims, &lm->rope_local,
                       b->pos + c->t0, n);
+    if (c->s->is_small && !is_own)
+        meet(c); /* the residual stream is shared, and all of it is read next */
 }
 
 /* q, k, v of this member's rows: bias, per-head norm, RoPE; k, v into their pages. */
@@ -206,9 +224,9 @@ static void attention_block(struct crew *c, int32_t l)
     float *qkv_out[] = {b->q, b->k, b->v};
     bool has_post = lm->p.has_post_norms;
     float *out[] = {has_post ? b->h : b->x};
-    norm_rows(c, b->h, b->x, y->attn_norm);
-    prepare_rows(c, b->h, y, EK_LM_Q, 3);
-    meet(c);
+    norm_rows(c, c->x, y->attn_norm);
+    prepare_rows(c, c->h, y, EK_LM_Q, 3);
+    meet_rows(c);
     multiply_columns(c, qkv_out, y, EK_LM_Q, 3, EK_MATMUL_SET);
     meet(c);
     finish_qkv(c, y, l);
@@ -216,7 +234,7 @@ static void attention_block(struct crew *c, int32_t l)
     attend(c, l);
     meet(c);
     prepare_rows(c, b->att, y, EK_LM_O, 1);
-    meet(c);
+    meet_rows(c);
     multiply_columns(c, out, y, EK_LM_O, 1, has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
     meet(c);
     if (has_post)
@@ -251,13 +269,13 @@ static void feed_forward_block(const struct crew *c, int32_t l)
     const struct ek_lm_layer *y = &lm->layers[l];
     bool has_post = lm->p.has_post_norms;
     float *out[] = {has_post ? b->h : b->x};
-    norm_rows(c, b->h, b->x, y->ffn_norm);
-    prepare_rows(c, b->h, y, EK_LM_GATE, 2);
-    meet(c);
+    norm_rows(c, c->x, y->ffn_norm);
+    prepare_rows(c, c->h, y, EK_LM_GATE, 2);
+    meet_rows(c);
     gate_columns(c, y);
     meet(c);
     prepare_rows(c, b->gate, y, EK_LM_DOWN, 1);
-    meet(c);
+    meet_rows(c);
     multiply_columns(c, out, y, EK_LM_DOWN, 1,
                      has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
     meet(c);
@@ -287,26 +305,43 @@ static void output(const struct crew *c)
 {
     const struct step *s = c->s;
     const struct ek_lm *lm = s->lm;
-    const struct ek_lm_plan *b = &lm->plan;
     const struct ek_lm_params *p = &lm->p;
-    int64_t lo, hi;
+    int64_t lo = 0, hi = s->n_out;
     if (s->n_out == 0)
         return;
-    meet(c); /* a wanted row may be another member's */
-    ek_team_share(&lo, &hi, s->n_out, 1, c->member, c->n_members);
+    meet_rows(c); /* a wanted row may be another member's */
+    if (!s->is_small)
+        ek_team_share(&lo, &hi, s->n_out, 1, c->member, c->n_members);
     for (int64_t i = lo; i < hi; i++)
-        lm->ops->rmsnorm(b->h + i * p->C, p->C, b->x + (int64_t)b->out_row[i] * p->C,
-                         p->C, lm->out_norm, p->norm_offset, p->norm_eps, 1, p->C);
-    prepare(c, b->h, s->n_out, lo, hi, &lm->head, 1);
-    meet(c);
+        lm->ops->rmsnorm(c->h + i * p->C, p->C,
+                         c->x + (int64_t)lm->plan.out_row[i] * p->C, p->C, lm->out_norm,
+                         p->norm_offset, p->norm_eps, 1, p->C);
+    prepare(c, c->h, s->n_out, lo, hi, &lm->head, 1);
+    meet_rows(c);
     head_columns(c);
+}
+
+/* In a small step the rows, and all that is made of them, are a member's own; but the
+ * residual stream is added to by columns, and so shared, unless outputs are normed
+ * before. */
+static void set_rows(struct crew *c)
+{
+    const struct step *s = c->s;
+    const struct ek_lm_plan *b = &s->lm->plan;
+    const struct ek_lm_own *own = &b->own[c->member];
+    ek_team_share(&c->t0, &c->t1, s->T, 1, c->member, c->n_members);
+    c->p0 = s->is_small ? 0 : c->t0;
+    c->p1 = s->is_small ? s->T : c->t1;
+    c->x = s->is_small && s->lm->p.has_post_norms ? own->x : b->x;
+    c->h = s->is_small ? own->h : b->h;
+    c->act = s->is_small ? own->act : b->act;
 }
 
 static void walk(void *arg, int member, int n_members)
 {
     const struct step *s = arg;
     struct crew c = {.s = s, .member = member, .n_members = n_members};
-    ek_team_share(&c.t0, &c.t1, s->T, 1, member, n_members);
+    set_rows(&c);
     embed_rows(&c);
     for (int32_t l = 0; l < s->lm->p.n_layers; l++) {
         attention_block(&c, l);
@@ -397,6 +432,7 @@ int32_t ek_lm_forward(struct ek_lm *lm, struct ek_kv *kv, const struct ek_lm_seq
     lay_all(&s, seqs, n_seqs);
     if (s.T == 0)
         return 0;
+    s.is_small = s.T <= EK_LM_SMALL_ROWS && ek_team_size(lm->team) > 1;
     set_dims(&s);
     ek_team_run(lm->team, walk, &s);
     for (int i = 0; i < ek_team_size(lm->team); i++)

@@ -6,6 +6,10 @@
 
 #define EK_LM_BATCH_MAX (1 << 16) /* rows of a step: bounds every buffer's size */
 
+/* Steps of up to so many rows are small: every member norms and prepares all rows for
+ * itself, which costs it less than to wait for the others' share. */
+#define EK_LM_SMALL_ROWS 4
+
 /* The matrices of a decoder block. Those that read the same rows stand together. */
 enum ek_lm_matrix {
     EK_LM_Q,    /* (HD,C) */
@@ -37,6 +41,12 @@ struct ek_lm_layer {
 enum ek_lm_act { EK_LM_ACT_F32, EK_LM_ACT_BF16, EK_LM_ACT_I8, EK_LM_ACT_COUNT };
 enum ek_lm_act ek_lm_act_of(enum ek_weight_format f);
 
+/* A member's own rows in small steps: EK_LM_SMALL_ROWS of each. */
+struct ek_lm_own {
+    float *x, *h; /* as the plan's */
+    void *act[EK_LM_ACT_COUNT];
+};
+
 /* Buffers of a step for T rows, cut once from one allocation. */
 struct ek_lm_plan {
     void *memory; /* heap, owned */
@@ -53,6 +63,7 @@ struct ek_lm_plan {
     int64_t *slot;              /* (T) page*EK_PAGE_TOKENS + token in page */
     int32_t *out_row;           /* (T) rows that get logits */
     struct ek_attn_seq *seqs;   /* (T) */
+    struct ek_lm_own *own;      /* (members) */
     int64_t *n_saturated;       /* (members) values that left e4m3's range this step */
     unsigned char *scratch;     /* members * scratch_bytes */
     size_t scratch_bytes;       /* of one member, a multiple of 64 */
