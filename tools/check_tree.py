@@ -20,9 +20,10 @@ LAW = {
     "kernel": {"num", "base"},
     "data": {"num", "base"},
     "net": {"base"},
+    "load": {"net", "base"},
     "lm": {"data", "kernel", "num", "base"},
     "serve": {"lm", "net", "data", "kernel", "num", "base"},
-    "cli": {"serve", "lm", "net", "data", "kernel", "num", "base"},
+    "cli": {"load", "serve", "lm", "net", "data", "kernel", "num", "base"},
 }
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|gets|alloca|localtime)\s*\(")
 HEAP = re.compile(r"\b(malloc|calloc|realloc|free|strdup|strndup)\s*\(")
