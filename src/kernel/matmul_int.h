@@ -2,8 +2,8 @@
  *
  *   F32         row = [Kp] f32
  *   BF16, E4M3  row = [Kp] bf16
- *   I8, I4      row = [G] { i8 high[32] | i8 low[32] } | [G] f32 scale | [G] f32 sum
- *               x ~ scale v,  v = 256 high + low,  scale = amax / 32512,  sum of v
+ *   I8, I4      row = [G] struct ek_act_cell
+ *               x ~ scale v,  v = 256 high + low,  scale = amax / 32512
  *               -32512 <= v <= 32512, so -127 <= high <= 127, -128 <= low <= 127
  * Kp = K rounded up to whole groups, zeros behind K; rows begin at multiples of 64 B.
  * All variants prepare the same bits (tests/kernel/test_matmul.c).
@@ -14,12 +14,20 @@
 #include "kernel/matmul.h"
 #include "kernel/weight_int.h"
 
-#define EK_ACT_TOP  32512.0f /* 127 * 256 */
-#define EK_ACT_CELL 64       /* bytes of the two terms of a group */
+#define EK_ACT_TOP 32512.0f /* 127 * 256 */
 
 /* Groups whose largest magnitude lies below this are all zeros: the inverse of their
  * scale would overflow. */
 #define EK_ACT_TINY 1e-30f
+
+/* A group of 32: all that a kernel needs of it in one stream. */
+struct ek_act_cell {
+    int8_t high[EK_GROUP], low[EK_GROUP];
+    float scale;      /* NaN where x held an infinity or NaN */
+    float sum;        /* of v; exact, below 2^21 */
+    int32_t less_8;   /* -8 sum: what a nibble's offset takes away */
+    int32_t less_128; /* -128 sum: a byte's */
+};
 
 static inline int64_t ek_act_stride(enum ek_weight_format f, int64_t K)
 {
@@ -28,7 +36,7 @@ static inline int64_t ek_act_stride(enum ek_weight_format f, int64_t K)
         return Kp * 4;
     if (f == EK_WEIGHT_BF16 || f == EK_WEIGHT_E4M3)
         return Kp * 2;
-    return G * EK_ACT_CELL + (G * 8 + 63) / 64 * 64;
+    return (G * (int64_t)sizeof(struct ek_act_cell) + 63) / 64 * 64;
 }
 
 static inline unsigned char *ek_act_row(const void *act, enum ek_weight_format f,
@@ -37,14 +45,18 @@ static inline unsigned char *ek_act_row(const void *act, enum ek_weight_format f
     return (unsigned char *)(uintptr_t)act + t * ek_act_stride(f, K);
 }
 
-static inline float *ek_act_scales(const unsigned char *row, int64_t G)
+static inline struct ek_act_cell *ek_act_cells(const void *row)
 {
-    return (float *)(uintptr_t)(row + G * EK_ACT_CELL);
+    return (struct ek_act_cell *)(uintptr_t)row;
 }
 
-static inline float *ek_act_sums(const unsigned char *row, int64_t G)
+/* The fields that follow from the scale and the sum of v. */
+static inline void ek_act_finish(struct ek_act_cell *cell, float scale, int32_t sum)
 {
-    return ek_act_scales(row, G) + G;
+    cell->scale = scale;
+    cell->sum = (float)sum;
+    cell->less_8 = -8 * sum;
+    cell->less_128 = -128 * sum;
 }
 
 /* One panel times R rows of activations: what a vector variant brings. Every row goes
@@ -62,7 +74,7 @@ struct ek_tile {
 typedef void ek_tile_fn(const struct ek_tile *c, int R); /* R: 8, 4, 2 or 1 */
 
 /* Columns [n0,n1) panel by panel, rows in tiles of max_rows (2, 4 or 8), then of its
- * halves. */
+ * halves; all panels by as many rows as the L2 cache holds, then by the next. */
 void ek_matmul_run(const struct ek_tile *first, const struct ek_weight *w, int64_t T,
                    int64_t n0, int64_t n1, ek_tile_fn *fn, int max_rows);
 

@@ -51,16 +51,17 @@ static void teardown(struct fixture *f)
 }
 
 /* Activation k of a row of two terms. */
-static int term(const unsigned char *row, int64_t k)
+static double of_terms(const unsigned char *row, int64_t k)
 {
-    const int8_t *x = (const int8_t *)row + k / EK_GROUP * EK_ACT_CELL;
-    return x[k % EK_GROUP] * 256 + x[EK_GROUP + k % EK_GROUP];
+    const struct ek_act_cell *x = ek_act_cells(row) + k / EK_GROUP;
+    return (double)x->scale *
+           (double)(x->high[k % EK_GROUP] * 256 + x->low[k % EK_GROUP]);
 }
 
 /* out[K] = row t of the prepared activations, as the numbers they stand for. */
 static void act_row(double *out, const struct fixture *f, int64_t t)
 {
-    int64_t K = f->w.K, G = ek_weight_groups(K);
+    int64_t K = f->w.K;
     const unsigned char *row = ek_act_row(f->act, f->w.format, K, t);
     for (int64_t k = 0; k < K; k++) {
         if (f->w.format == EK_WEIGHT_F32)
@@ -68,7 +69,7 @@ static void act_row(double *out, const struct fixture *f, int64_t t)
         else if (f->w.format == EK_WEIGHT_BF16 || f->w.format == EK_WEIGHT_E4M3)
             out[k] = (double)ek_bf16_to_f32(((const uint16_t *)(const void *)row)[k]);
         else
-            out[k] = (double)ek_act_scales(row, G)[k / EK_GROUP] * (double)term(row, k);
+            out[k] = of_terms(row, k);
     }
 }
 

@@ -4,7 +4,7 @@
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 
-EK_INLINE __m256i quad(const unsigned char *x)
+EK_INLINE __m256i quad(const int8_t *x)
 {
     int32_t bits;
     __builtin_memcpy(&bits, x, sizeof bits);
@@ -29,25 +29,24 @@ EK_INLINE void half_tile(const struct ek_tile *c, const int R, int half)
             __m256i q0 = _mm256_and_si256(q, low);
             __m256i q1 = _mm256_and_si256(_mm256_srli_epi16(q, 4), low);
             for (int t = 0; t < R; t++) {
-                const unsigned char *x =
-                    c->act + t * c->stride + g * EK_ACT_CELL + 4 * j;
-                a[t] = _mm256_add_epi16(a[t], _mm256_maddubs_epi16(q0, quad(x)));
-                a[t] = _mm256_add_epi16(a[t], _mm256_maddubs_epi16(q1, quad(x + 16)));
-                b[t] = _mm256_add_epi16(b[t], _mm256_maddubs_epi16(q0, quad(x + 32)));
-                b[t] = _mm256_add_epi16(b[t], _mm256_maddubs_epi16(q1, quad(x + 48)));
+                const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
+                const int8_t *xh = x->high + 4 * j, *xl = x->low + 4 * j;
+                a[t] = _mm256_add_epi16(a[t], _mm256_maddubs_epi16(q0, quad(xh)));
+                a[t] = _mm256_add_epi16(a[t], _mm256_maddubs_epi16(q1, quad(xh + 16)));
+                b[t] = _mm256_add_epi16(b[t], _mm256_maddubs_epi16(q0, quad(xl)));
+                b[t] = _mm256_add_epi16(b[t], _mm256_maddubs_epi16(q1, quad(xl + 16)));
             }
         }
         __m256 d = _mm256_cvtph_ps(_mm_load_si128((const void *)(cell + 16 * half)));
         __m256 m =
             _mm256_cvtph_ps(_mm_load_si128((const void *)(cell + 32 + 16 * half)));
         for (int t = 0; t < R; t++) {
-            const unsigned char *row = c->act + t * c->stride;
-            float s = ek_act_scales(row, c->G)[g], sum = ek_act_sums(row, c->G)[g];
+            const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
             __m256i high = _mm256_slli_epi32(_mm256_madd_epi16(a[t], ones), 8);
             __m256 dot = _mm256_cvtepi32_ps(
                 _mm256_add_epi32(high, _mm256_madd_epi16(b[t], ones)));
-            dot = _mm256_fmadd_ps(d, dot, _mm256_mul_ps(m, _mm256_set1_ps(sum)));
-            acc[t] = _mm256_fmadd_ps(dot, _mm256_set1_ps(s), acc[t]);
+            dot = _mm256_fmadd_ps(d, dot, _mm256_mul_ps(m, _mm256_set1_ps(x->sum)));
+            acc[t] = _mm256_fmadd_ps(dot, _mm256_set1_ps(x->scale), acc[t]);
         }
     }
     for (int t = 0; t < R; t++)

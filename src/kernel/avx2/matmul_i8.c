@@ -4,7 +4,7 @@
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 
-EK_INLINE __m256i quad(const unsigned char *x)
+EK_INLINE __m256i quad(const int8_t *x)
 {
     int32_t bits;
     __builtin_memcpy(&bits, x, sizeof bits);
@@ -45,24 +45,23 @@ EK_INLINE void half_tile(const struct ek_tile *c, const int R, int half)
             __m256i q0 = _mm256_and_si256(q, low);
             __m256i q1 = _mm256_and_si256(_mm256_srli_epi16(q, 4), low);
             for (int t = 0; t < R; t++) {
-                const unsigned char *x =
-                    c->act + t * c->stride + g * EK_ACT_CELL + 4 * j;
-                add_pairs(&sums[0][0][t], q0, quad(x));
-                add_pairs(&sums[0][1][t], q0, quad(x + EK_GROUP));
-                add_pairs(&sums[1][0][t], q1, quad(x));
-                add_pairs(&sums[1][1][t], q1, quad(x + EK_GROUP));
+                const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
+                add_pairs(&sums[0][0][t], q0, quad(x->high + 4 * j));
+                add_pairs(&sums[0][1][t], q0, quad(x->low + 4 * j));
+                add_pairs(&sums[1][0][t], q1, quad(x->high + 4 * j));
+                add_pairs(&sums[1][1][t], q1, quad(x->low + 4 * j));
             }
         }
         __m256 d = _mm256_cvtph_ps(_mm_load_si128((const void *)scales));
         for (int t = 0; t < R; t++) {
-            const unsigned char *row = c->act + t * c->stride;
-            float s = ek_act_scales(row, c->G)[g], sum = ek_act_sums(row, c->G)[g];
+            const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
             __m256i high = join(sums[0][0][t], sums[1][0][t]);
             __m256i v = join(sums[0][1][t], sums[1][1][t]);
             v = _mm256_add_epi32(v, _mm256_slli_epi32(high, 8));
-            v = _mm256_sub_epi32(v, _mm256_set1_epi32(128 * (int32_t)sum));
+            v = _mm256_add_epi32(v, _mm256_set1_epi32(x->less_128));
             __m256 dot = _mm256_cvtepi32_ps(v);
-            acc[t] = _mm256_fmadd_ps(dot, _mm256_mul_ps(d, _mm256_set1_ps(s)), acc[t]);
+            acc[t] = _mm256_fmadd_ps(dot, _mm256_mul_ps(d, _mm256_set1_ps(x->scale)),
+                                     acc[t]);
         }
     }
     for (int t = 0; t < R; t++)

@@ -49,20 +49,19 @@ EK_INLINE void store_bytes(int8_t *q, const __m256i v[4])
 }
 
 /* 32 values in v; see ref/prepare.c for infinities, NaN and tiny groups. */
-EK_INLINE void quantize_group(int8_t *q, float *scale, float *sum, const __m256 v[4])
+EK_INLINE void quantize_group(struct ek_act_cell *cell, const __m256 v[4])
 {
-    const __m256i abs = _mm256_set1_epi32(0x7fffffff);
-    __m256i most = _mm256_setzero_si256(), total = most, i[4], high[4];
+    const __m256i abs = _mm256_set1_epi32(0x7fffffff), zero = _mm256_setzero_si256();
+    __m256i most = zero, total = zero, i[4], high[4];
     for (int j = 0; j < 4; j++)
         most = _mm256_max_epu32(most, _mm256_and_si256(_mm256_castps_si256(v[j]), abs));
     uint32_t top = max_of_lanes_u32(most);
     float amax = ek_f32_of_bits(top);
     bool is_finite = top < 0x7f800000u;
     if (!is_finite || amax < EK_ACT_TINY) {
-        _mm256_storeu_si256((__m256i *)(void *)q, _mm256_setzero_si256());
-        _mm256_storeu_si256((__m256i *)(void *)(q + EK_GROUP), _mm256_setzero_si256());
-        *scale = is_finite ? 0.0f : NAN;
-        *sum = 0;
+        _mm256_storeu_si256((__m256i *)(void *)cell->high, zero);
+        _mm256_storeu_si256((__m256i *)(void *)cell->low, zero);
+        ek_act_finish(cell, is_finite ? 0.0f : NAN, 0);
         return;
     }
     __m256 inv = _mm256_set1_ps(EK_ACT_TOP / amax);
@@ -72,25 +71,20 @@ EK_INLINE void quantize_group(int8_t *q, float *scale, float *sum, const __m256 
     }
     for (int j = 0; j < 4; j++) /* v = 256 high + low */
         high[j] = _mm256_srai_epi32(_mm256_add_epi32(i[j], _mm256_set1_epi32(128)), 8);
-    store_bytes(q, high);
+    store_bytes(cell->high, high);
     for (int j = 0; j < 4; j++)
         i[j] = _mm256_sub_epi32(i[j], _mm256_slli_epi32(high[j], 8));
-    store_bytes(q + EK_GROUP, i);
-    *scale = amax / EK_ACT_TOP;
-    *sum = (float)sum_of_lanes_i32(total);
+    store_bytes(cell->low, i);
+    ek_act_finish(cell, amax / EK_ACT_TOP, sum_of_lanes_i32(total));
 }
 
-static void quantize_row(unsigned char *row, const float *x, int64_t K)
+static void quantize_row(struct ek_act_cell *cells, const float *x, int64_t K)
 {
-    int64_t G = ek_weight_groups(K);
-    float *scales = ek_act_scales(row, G), *sums = ek_act_sums(row, G);
-    for (int64_t g = 0; g < G; g++) {
+    for (int64_t k = 0; k < K; k += EK_GROUP) {
         __m256 v[4];
-        for (int j = 0; j < 4; j++) {
-            int64_t k = g * EK_GROUP + 8 * j;
-            v[j] = load_first(x + k, K - k);
-        }
-        quantize_group((int8_t *)row + g * EK_ACT_CELL, &scales[g], &sums[g], v);
+        for (int j = 0; j < 4; j++)
+            v[j] = load_first(x + k + 8 * j, K - k - 8 * j);
+        quantize_group(cells + k / EK_GROUP, v);
     }
 }
 
@@ -106,6 +100,6 @@ void ek_avx2_matmul_prepare(void *act, enum ek_weight_format f, const float *x,
         else if (f == EK_WEIGHT_BF16 || f == EK_WEIGHT_E4M3)
             bf16_row((uint16_t *)(void *)row, x + t * ldx, K, Kp);
         else
-            quantize_row(row, x + t * ldx, K);
+            quantize_row(ek_act_cells(row), x + t * ldx, K);
     }
 }

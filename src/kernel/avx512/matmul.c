@@ -1,4 +1,4 @@
-/* matmul.c - the AVX-512 tile of each weight format; all take up to 8 rows. */
+/* matmul.c - the AVX-512 tile of each weight format, and how many rows it takes. */
 #include "kernel/avx512/avx512.h"
 
 void ek_avx512_matmul(float *y, int64_t ldy, const void *act, const struct ek_weight *w,
@@ -9,11 +9,12 @@ void ek_avx512_matmul(float *y, int64_t ldy, const void *act, const struct ek_we
         [EK_WEIGHT_E4M3] = ek_avx512_tile_e4m3, [EK_WEIGHT_I8] = ek_avx512_tile_i8,
         [EK_WEIGHT_I4] = ek_avx512_tile_i4,
     };
+    int max_rows = w->format == EK_WEIGHT_I8 || w->format == EK_WEIGHT_I4 ? 4 : 8;
     struct ek_tile first = {.act = act,
                             .y = y,
                             .stride = ek_act_stride(w->format, w->K),
                             .ldy = ldy,
                             .G = ek_weight_groups(w->K),
                             .mode = mode};
-    ek_matmul_run(&first, w, T, n0, n1, tiles[w->format], 8);
+    ek_matmul_run(&first, w, T, n0, n1, tiles[w->format], max_rows);
 }

@@ -3,14 +3,6 @@
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/simd.h"
 
-/* The pair of bf16 at x in every lane. */
-EK_INLINE __m512bh pair(const unsigned char *x)
-{
-    int32_t bits;
-    __builtin_memcpy(&bits, x, sizeof bits);
-    return (__m512bh)_mm512_set1_epi32(bits);
-}
-
 EK_INLINE void tile(const struct ek_tile *c, const int R)
 {
     __m512 even[8], odd[8];
@@ -20,10 +12,11 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
         const unsigned char *w = c->panel + k * EK_PANEL * 2;
         __m512bh w0 = (__m512bh)_mm512_load_si512(w);
         __m512bh w1 = (__m512bh)_mm512_load_si512(w + 64);
+        fetch_ahead(w, 2, R);
         for (int t = 0; t < R; t++) {
             const unsigned char *x = c->act + t * c->stride + 2 * k;
-            even[t] = _mm512_dpbf16_ps(even[t], w0, pair(x));
-            odd[t] = _mm512_dpbf16_ps(odd[t], w1, pair(x + 4));
+            even[t] = _mm512_dpbf16_ps(even[t], w0, (__m512bh)quad(x));
+            odd[t] = _mm512_dpbf16_ps(odd[t], w1, (__m512bh)quad(x + 4));
         }
     }
     for (int t = 0; t < R; t++)

@@ -8,13 +8,6 @@ struct table {
     __m512i hi0, hi1, lo0, lo1;
 };
 
-EK_INLINE __m512bh pair(const unsigned char *x)
-{
-    int32_t bits;
-    __builtin_memcpy(&bits, x, sizeof bits);
-    return (__m512bh)_mm512_set1_epi32(bits);
-}
-
 /* 64 codes to two registers of bf16: columns k, k+1 of 16 rows and k+2, k+3. */
 EK_INLINE void decode(__m512bh *a, __m512bh *b, const unsigned char *codes,
                       const struct table *e)
@@ -34,25 +27,26 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
         _mm512_loadu_si512(ek_e4m3_hi), _mm512_loadu_si512(ek_e4m3_hi + 64),
         _mm512_loadu_si512(ek_e4m3_lo), _mm512_loadu_si512(ek_e4m3_lo + 64)};
     const int64_t Kp = c->G * EK_GROUP;
-    __m512 acc[8], part[8];
+    __m512 acc[8], even[8], odd[8];
     for (int t = 0; t < R; t++)
         acc[t] = _mm512_setzero_ps();
     for (int64_t k0 = 0; k0 < Kp; k0 += EK_E4M3_BLOCK) {
         int64_t k1 = k0 + EK_E4M3_BLOCK < Kp ? k0 + EK_E4M3_BLOCK : Kp;
         for (int t = 0; t < R; t++)
-            part[t] = _mm512_setzero_ps();
+            even[t] = odd[t] = _mm512_setzero_ps();
         for (int64_t k = k0; k < k1; k += 4) {
             __m512bh w0, w1;
+            fetch_ahead(c->panel + k * EK_PANEL, 1, R);
             decode(&w0, &w1, c->panel + k * EK_PANEL, &e);
             for (int t = 0; t < R; t++) {
                 const unsigned char *x = c->act + t * c->stride + 2 * k;
-                part[t] = _mm512_dpbf16_ps(part[t], w0, pair(x));
-                part[t] = _mm512_dpbf16_ps(part[t], w1, pair(x + 4));
+                even[t] = _mm512_dpbf16_ps(even[t], w0, (__m512bh)quad(x));
+                odd[t] = _mm512_dpbf16_ps(odd[t], w1, (__m512bh)quad(x + 4));
             }
         }
         __m512 scale = _mm512_set1_ps(c->scales[k0 / EK_E4M3_BLOCK]);
         for (int t = 0; t < R; t++)
-            acc[t] = _mm512_fmadd_ps(part[t], scale, acc[t]);
+            acc[t] = _mm512_fmadd_ps(_mm512_add_ps(even[t], odd[t]), scale, acc[t]);
     }
     for (int t = 0; t < R; t++)
         store_lanes(c->y + t * c->ldy, first_lanes(c->n_cols), acc[t], c->mode);

@@ -3,39 +3,29 @@
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/simd.h"
 
-/* Four activations in every lane. */
-EK_INLINE __m512i quad(const unsigned char *x)
-{
-    int32_t bits;
-    __builtin_memcpy(&bits, x, sizeof bits);
-    return _mm512_set1_epi32(bits);
-}
-
 EK_INLINE void tile(const struct ek_tile *c, const int R)
 {
-    __m512 acc[8];
+    __m512 acc[4];
     for (int t = 0; t < R; t++)
         acc[t] = _mm512_setzero_ps();
     for (int64_t g = 0; g < c->G; g++) {
         const unsigned char *w = ek_i8_codes(c->panel, g);
+        __m512i high[4], low[4];
+        fetch_ahead(w - 64, 9, R); /* the scales stand before the codes */
+        for (int t = 0; t < R; t++) {
+            const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
+            high[t] = _mm512_setzero_si512();
+            low[t] = _mm512_set1_epi32(x->less_128);
+        }
+        for (int j = 0; j < 8; j++)
+            add_terms(c, R, g, 4 * j, high, low, _mm512_load_si512(w + 64 * j));
         __m512 d =
             _mm512_cvtph_ps(_mm256_load_si256((const void *)ek_i8_scales(c->panel, g)));
-        __m512i q[8];
-        for (int j = 0; j < 8; j++)
-            q[j] = _mm512_load_si512(w + 64 * j);
         for (int t = 0; t < R; t++) {
-            const unsigned char *row = c->act + t * c->stride,
-                                *x = row + g * EK_ACT_CELL;
-            float s = ek_act_scales(row, c->G)[g], sum = ek_act_sums(row, c->G)[g];
-            __m512i v = _mm512_setzero_si512(); /* high terms, then 256 of them + low */
-            for (int j = 0; j < 8; j++)
-                v = _mm512_dpbusd_epi32(v, q[j], quad(x + 4 * j));
-            v = _mm512_slli_epi32(v, 8);
-            for (int j = 0; j < 8; j++)
-                v = _mm512_dpbusd_epi32(v, q[j], quad(x + EK_GROUP + 4 * j));
-            v = _mm512_sub_epi32(v, _mm512_set1_epi32(128 * (int32_t)sum));
-            __m512 dot = _mm512_cvtepi32_ps(v);
-            acc[t] = _mm512_fmadd_ps(dot, _mm512_mul_ps(d, _mm512_set1_ps(s)), acc[t]);
+            const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
+            __m512 dot = _mm512_cvtepi32_ps(join_terms(high[t], low[t]));
+            __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(x->scale));
+            acc[t] = _mm512_fmadd_ps(dot, scale, acc[t]);
         }
     }
     for (int t = 0; t < R; t++)
@@ -44,5 +34,5 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
 
 void ek_avx512_tile_i8(const struct ek_tile *c, int R)
 {
-    EK_TILE_TO_8(tile, c, R);
+    EK_TILE_TO_4(tile, c, R);
 }

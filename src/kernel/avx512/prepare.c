@@ -19,17 +19,16 @@ static void bf16_row(uint16_t *out, const float *x, int64_t K, int64_t Kp)
             bf16_of_ps(_mm512_maskz_loadu_ps(first_lanes(K - k), x + k)));
 }
 
-/* v = 256 high + low, the high terms to q, the low ones 32 bytes behind. The narrowing
- * takes the low byte as it is, which is v - 256 high. */
-EK_INLINE void store_terms(int8_t *q, __m512i v)
+/* v = 256 high + low. The narrowing takes the low byte as it is, v - 256 high. */
+EK_INLINE void store_terms(int8_t *high, int8_t *low, __m512i v)
 {
-    __m512i high = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
-    _mm_storeu_si128((__m128i *)(void *)q, _mm512_cvtepi32_epi8(high));
-    _mm_storeu_si128((__m128i *)(void *)(q + EK_GROUP), _mm512_cvtepi32_epi8(v));
+    __m512i h = _mm512_srai_epi32(_mm512_add_epi32(v, _mm512_set1_epi32(128)), 8);
+    _mm_storeu_si128((__m128i *)(void *)high, _mm512_cvtepi32_epi8(h));
+    _mm_storeu_si128((__m128i *)(void *)low, _mm512_cvtepi32_epi8(v));
 }
 
 /* 32 values in a and b; see ref/prepare.c for infinities, NaN and tiny groups. */
-EK_INLINE void quantize_group(int8_t *q, float *scale, float *sum, __m512 a, __m512 b)
+EK_INLINE void quantize_group(struct ek_act_cell *cell, __m512 a, __m512 b)
 {
     const __m512i abs = _mm512_set1_epi32(0x7fffffff);
     __m512i u = _mm512_and_si512(_mm512_castps_si512(a), abs);
@@ -38,30 +37,25 @@ EK_INLINE void quantize_group(int8_t *q, float *scale, float *sum, __m512 a, __m
     float amax = ek_f32_of_bits(top);
     bool is_finite = top < 0x7f800000u;
     if (!is_finite || amax < EK_ACT_TINY) {
-        _mm512_storeu_si512(q, _mm512_setzero_si512());
-        *scale = is_finite ? 0.0f : NAN;
-        *sum = 0;
+        _mm512_storeu_si512(cell, _mm512_setzero_si512());
+        ek_act_finish(cell, is_finite ? 0.0f : NAN, 0);
         return;
     }
     __m512 inv = _mm512_set1_ps(EK_ACT_TOP / amax);
     __m512i i = _mm512_cvtps_epi32(_mm512_mul_ps(a, inv));
     __m512i j = _mm512_cvtps_epi32(_mm512_mul_ps(b, inv));
-    store_terms(q, i);
-    store_terms(q + 16, j);
-    *scale = amax / EK_ACT_TOP;
-    *sum = (float)_mm512_reduce_add_epi32(_mm512_add_epi32(i, j));
+    store_terms(cell->high, cell->low, i);
+    store_terms(cell->high + 16, cell->low + 16, j);
+    ek_act_finish(cell, amax / EK_ACT_TOP,
+                  _mm512_reduce_add_epi32(_mm512_add_epi32(i, j)));
 }
 
-static void quantize_row(unsigned char *row, const float *x, int64_t K)
+static void quantize_row(struct ek_act_cell *cells, const float *x, int64_t K)
 {
-    int64_t G = ek_weight_groups(K);
-    float *scales = ek_act_scales(row, G), *sums = ek_act_sums(row, G);
-    for (int64_t g = 0; g < G; g++) {
-        int64_t k = g * EK_GROUP;
-        quantize_group((int8_t *)row + g * EK_ACT_CELL, &scales[g], &sums[g],
+    for (int64_t k = 0; k < K; k += EK_GROUP)
+        quantize_group(cells + k / EK_GROUP,
                        _mm512_maskz_loadu_ps(first_lanes(K - k), x + k),
                        _mm512_maskz_loadu_ps(first_lanes(K - k - 16), x + k + 16));
-    }
 }
 
 void ek_avx512_matmul_prepare(void *act, enum ek_weight_format f, const float *x,
@@ -76,6 +70,6 @@ void ek_avx512_matmul_prepare(void *act, enum ek_weight_format f, const float *x
         else if (f == EK_WEIGHT_BF16 || f == EK_WEIGHT_E4M3)
             bf16_row((uint16_t *)(void *)row, x + t * ldx, K, Kp);
         else
-            quantize_row(row, x + t * ldx, K);
+            quantize_row(ek_act_cells(row), x + t * ldx, K);
     }
 }

@@ -54,40 +54,37 @@ static void panel_e4m3(float acc[EK_PANEL], const unsigned char *panel,
     }
 }
 
-/* The 32 activations of group g as integers. */
-static void group_act(int v[EK_GROUP], const unsigned char *row, int64_t g)
+/* The 32 activations of a group as integers. */
+static void group_act(int v[EK_GROUP], const struct ek_act_cell *x)
 {
-    const int8_t *x = (const int8_t *)row + g * EK_ACT_CELL;
     for (int k = 0; k < EK_GROUP; k++)
-        v[k] = x[k] * 256 + x[k + EK_GROUP];
+        v[k] = x->high[k] * 256 + x->low[k];
 }
 
 static void panel_i8(float acc[EK_PANEL], const unsigned char *panel,
-                     const unsigned char *row, int64_t G)
+                     const struct ek_act_cell *cells, int64_t G)
 {
-    const float *scales = ek_act_scales(row, G);
     for (int64_t g = 0; g < G; g++) {
         int x[EK_GROUP];
-        group_act(x, row, g);
+        group_act(x, &cells[g]);
         const unsigned char *q = ek_i8_codes(panel, g);
         const uint16_t *d = (const uint16_t *)(const void *)ek_i8_scales(panel, g);
         for (int r = 0; r < EK_PANEL; r++) {
             int dot = 0;
             for (int k = 0; k < EK_GROUP; k++)
                 dot += (q[ek_at_i8(r, k)] - 128) * x[k];
-            acc[r] += ek_f16_to_f32(d[r]) * scales[g] * (float)dot;
+            acc[r] += ek_f16_to_f32(d[r]) * cells[g].scale * (float)dot;
         }
     }
 }
 
 /* sum_k (d q + m) s x = s (d sum q x + m sum x) */
 static void panel_i4(float acc[EK_PANEL], const unsigned char *panel,
-                     const unsigned char *row, int64_t G)
+                     const struct ek_act_cell *cells, int64_t G)
 {
-    const float *scales = ek_act_scales(row, G), *sums = ek_act_sums(row, G);
     for (int64_t g = 0; g < G; g++) {
         int x[EK_GROUP];
-        group_act(x, row, g);
+        group_act(x, &cells[g]);
         const unsigned char *cell = panel + g * EK_I4_CELL, *q = cell + 64;
         const uint16_t *dm = (const uint16_t *)(const void *)cell;
         for (int r = 0; r < EK_PANEL; r++) {
@@ -97,7 +94,7 @@ static void panel_i4(float acc[EK_PANEL], const unsigned char *panel,
                 dot += (byte & 15) * x[k] + (byte >> 4) * x[k + 16];
             }
             float d = ek_f16_to_f32(dm[r]), m = ek_f16_to_f32(dm[EK_PANEL + r]);
-            acc[r] += scales[g] * (d * (float)dot + m * sums[g]);
+            acc[r] += cells[g].scale * (d * (float)dot + m * cells[g].sum);
         }
     }
 }
@@ -121,10 +118,10 @@ static void panel_row(float acc[EK_PANEL], const struct ek_weight *w, int64_t p,
                        p * EK_PANEL / EK_E4M3_BLOCK * ek_ceil_div(w->K, EK_E4M3_BLOCK));
         break;
     case EK_WEIGHT_I8:
-        panel_i8(acc, panel, row, G);
+        panel_i8(acc, panel, ek_act_cells(row), G);
         break;
     case EK_WEIGHT_I4:
-        panel_i4(acc, panel, row, G);
+        panel_i4(acc, panel, ek_act_cells(row), G);
         break;
     case EK_WEIGHT_COUNT:
         break;

@@ -6,9 +6,9 @@
 #include <math.h>
 #include <string.h>
 
-/* Terms q[64], scale and sum of x[n], n <= 32. A group with an infinity or NaN gets
- * scale NaN, so that it is seen in every output instead of vanishing. */
-static void quantize_group(int8_t *q, float *scale, float *sum, const float *x, int n)
+/* x[n], n <= 32. A group with an infinity or NaN gets scale NaN, so that it is seen in
+ * every output instead of vanishing. */
+static void quantize_group(struct ek_act_cell *cell, const float *x, int n)
 {
     uint32_t top = 0; /* bits of |x| order as numbers do, infinity and NaN above all */
     for (int k = 0; k < n; k++) {
@@ -16,37 +16,27 @@ static void quantize_group(int8_t *q, float *scale, float *sum, const float *x, 
         top = a > top ? a : top;
     }
     float amax = ek_f32_of_bits(top);
-    memset(q, 0, EK_ACT_CELL);
-    *sum = 0;
-    if (top >= 0x7f800000u) {
-        *scale = NAN;
+    memset(cell, 0, sizeof *cell);
+    if (top >= 0x7f800000u)
+        cell->scale = NAN;
+    if (top >= 0x7f800000u || amax < EK_ACT_TINY)
         return;
-    }
-    if (amax < EK_ACT_TINY) {
-        *scale = 0;
-        return;
-    }
     float inv = EK_ACT_TOP / amax;
     int total = 0;
     for (int k = 0; k < n; k++) {
         int v = (int)rintf(x[k] * inv), high = (v + 128) >> 8;
-        q[k] = (int8_t)high;
-        q[k + EK_GROUP] = (int8_t)(v - high * 256);
+        cell->high[k] = (int8_t)high;
+        cell->low[k] = (int8_t)(v - high * 256);
         total += v;
     }
-    *scale = amax / EK_ACT_TOP;
-    *sum = (float)total;
+    ek_act_finish(cell, amax / EK_ACT_TOP, total);
 }
 
-static void quantize_row(unsigned char *row, const float *x, int64_t K)
+static void quantize_row(struct ek_act_cell *cells, const float *x, int64_t K)
 {
-    int64_t G = ek_weight_groups(K);
-    float *scales = ek_act_scales(row, G), *sums = ek_act_sums(row, G);
-    for (int64_t g = 0; g < G; g++) {
-        int64_t left = K - g * EK_GROUP;
-        quantize_group((int8_t *)row + g * EK_ACT_CELL, &scales[g], &sums[g],
-                       x + g * EK_GROUP, (int)(left < EK_GROUP ? left : EK_GROUP));
-    }
+    for (int64_t k = 0; k < K; k += EK_GROUP)
+        quantize_group(cells + k / EK_GROUP, x + k,
+                       (int)(K - k < EK_GROUP ? K - k : EK_GROUP));
 }
 
 void ek_ref_matmul_prepare(void *act, enum ek_weight_format f, const float *x,
@@ -67,7 +57,7 @@ void ek_ref_matmul_prepare(void *act, enum ek_weight_format f, const float *x,
                 out[k] = ek_f32_to_bf16(in[k]);
             memset(out + K, 0, (size_t)(Kp - K) * sizeof *out);
         } else {
-            quantize_row(row, in, K);
+            quantize_row(ek_act_cells(row), in, K);
         }
     }
 }
