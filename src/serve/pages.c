@@ -380,20 +380,43 @@ static int32_t before_on_path(const struct ek_pages *p, const struct ek_page_tab
     return current(p, ref) ? ref.page : -1;
 }
 
+/* A quarantined page still leads to those before it. */
+static bool is_on_path(const struct ek_page *g)
+{
+    return g->state == EK_PAGE_SHARED || g->state == EK_PAGE_QUARANTINE;
+}
+
+/* The table's last shared page, or -1. The tip and the last entry both name it, and its
+ * generation and its chain both tell: one of the four may be wrong. */
+static int32_t last_on_path(const struct ek_pages *p, const struct ek_page_table *t)
+{
+    int32_t i = t->n_shared - 1, found = -1;
+    struct ek_page_ref none = {.page = -1};
+    struct ek_page_ref refs[2] = {i >= 0 && i < t->cap ? t->refs[i] : none, t->tip};
+    for (int k = 0; k < 2; k++) {
+        const struct ek_page *g = current(p, refs[k]);
+        if (!g || !is_on_path(g) || g->chain != t->chain)
+            continue;
+        if (found >= 0 && found != refs[k].page)
+            return -1; /* equal pages: not known which one is held */
+        found = refs[k].page;
+    }
+    int32_t page = t->tip.page;
+    if (found >= 0 || page != refs[0].page || page < 0 || page >= p->n_pages)
+        return found;
+    const struct ek_page *g = &p->pages[page];
+    return is_on_path(g) && (current(p, t->tip) || g->chain == t->chain) ? page : -1;
+}
+
 /* Lets go of the shared pages, the last one first: children before their parents. */
 static void leave_path(struct ek_pages *p, const struct ek_page_table *t)
 {
-    int32_t i = (t->n_shared < t->cap ? t->n_shared : t->cap) - 1;
-    int32_t page = -1;
-    if (i >= 0 && current(p, t->tip))
-        page = t->tip.page;
-    else if (i >= 0 && current(p, t->refs[i]))
-        page = t->refs[i].page;
-    for (; i >= 0 && page >= 0 && page < p->n_pages; i--) {
-        const struct ek_page *g = &p->pages[page];
+    int32_t page = last_on_path(p, t), i = t->n_shared - 1;
+    if (page >= 0 && p->pages[page].index != i && ek_pages_book_is_right(p, page))
+        i = p->pages[page].index;
+    for (; i >= 0 && i < t->cap && page >= 0 && page < p->n_pages; i--) {
         int32_t before = before_on_path(p, t, page, i);
-        if ((g->state == EK_PAGE_SHARED || g->state == EK_PAGE_QUARANTINE) &&
-            g->n_refs > 0)
+        if (is_on_path(&p->pages[page]) && p->pages[page].n_refs > 0)
             let_go(p, page);
         page = before;
     }

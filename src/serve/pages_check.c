@@ -29,7 +29,7 @@ static enum ek_page_fault check_entry(const struct ek_pages *p,
                                           : EK_PAGE_WRITING;
     if (g->generation != ref.generation)
         return EK_PAGE_FAULT_GENERATION;
-    if (g->state != state || g->n_refs < 1)
+    if (g->state != state || (is_shared ? g->n_refs < 1 : g->n_refs != 1))
         return EK_PAGE_FAULT_STATE;
     if (g->owner != (is_shared ? 0 : t->owner))
         return EK_PAGE_FAULT_OWNER;
@@ -91,6 +91,8 @@ static enum ek_page_fault check_pages(const struct ek_pages *p,
 {
     bool is_full = p->o.check == EK_PAGE_CHECK_FULL;
     assert(!is_full || tokens || t->n_tokens == 0);
+    if (t->n_shared == 0 && t->tip.page != -1)
+        return EK_PAGE_FAULT_CHAIN;
     for (; *i < t->n_pages; ++*i) {
         enum ek_page_fault fault = check_entry(p, t, *i);
         if (!fault && *i == t->n_shared - 1 && !ends_at_tip(p, t))
@@ -103,15 +105,24 @@ static enum ek_page_fault check_pages(const struct ek_pages *p,
     return EK_PAGE_FAULT_NONE;
 }
 
+/* The table's own figures hold together, and its pages suffice. */
+static bool counts_are_right(const struct ek_page_table *t, int32_t n_new)
+{
+    if (t->n_pages < 0 || t->n_pages > t->cap || t->n_pages > EK_PAGES_PER_SEQ_MAX)
+        return false;
+    int32_t max = t->n_pages * EK_PAGE_TOKENS;
+    return t->n_tokens >= 0 && t->n_tokens <= max && n_new >= 0 &&
+           n_new <= max - t->n_tokens && t->n_shared >= 0 &&
+           t->n_shared <= t->n_tokens / EK_PAGE_TOKENS;
+}
+
 enum ek_page_fault ek_pages_check(const struct ek_pages *p,
                                   const struct ek_page_table *t, const int32_t *tokens,
                                   int32_t n_new, int32_t *numbers, int32_t *bad)
 {
-    int32_t need = ek_pages_for_tokens(t->n_tokens + n_new);
     enum ek_page_fault fault = EK_PAGE_FAULT_COUNT;
     int32_t i = 0;
-    if (n_new >= 0 && t->n_tokens >= 0 && need <= t->n_pages && t->n_pages <= t->cap &&
-        t->n_shared >= 0 && t->n_shared <= t->n_tokens / EK_PAGE_TOKENS)
+    if (counts_are_right(t, n_new))
         fault = p->o.check == EK_PAGE_CHECK_OFF ? check_range(p, t, &i)
                                                 : check_pages(p, t, tokens, &i);
     if (fault) {
@@ -119,6 +130,7 @@ enum ek_page_fault ek_pages_check(const struct ek_pages *p,
             *bad = i;
         return fault;
     }
+    int32_t need = ek_pages_for_tokens(t->n_tokens + n_new);
     for (i = 0; i < need; i++)
         numbers[i] = t->refs[i].page;
     return EK_PAGE_FAULT_NONE;
