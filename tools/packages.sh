@@ -13,6 +13,9 @@ packages_test=(libcmocka-dev python3-venv chromium chromium-driver curl man-db g
 # To run the gates.
 packages_check=(clang clang-format clang-tidy cppcheck libclang-rt-14-dev shellcheck git)
 
+# To build the peer of bench/serve.sh.
+packages_peer=(g++ python3-venv python3-dev)
+
 # install_packages WHAT PACKAGE... : installs those that dpkg does not know as installed.
 install_packages() {
     local what=$1 missing=() p

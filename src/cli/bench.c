@@ -59,6 +59,8 @@ void ek_bench_close(struct ek_bench *b)
     if (!b->is_team_borrowed)
         ek_team_free(b->team);
     b->team = NULL;
+    ek_free(b->memory);
+    b->memory = NULL;
 }
 
 /* What members do together; the others of the team only meet. */
@@ -88,33 +90,52 @@ static void work(void *arg, int member, int n_members)
         j->done[member][0] = j->ops->probe_dot(j->format, j->rounds);
 }
 
-int ek_bench_bandwidth(struct ek_bench_stat *gb_s, const struct ek_bench *b,
-                       size_t bytes, int n_members, int n_repeats, struct ek_err *err)
+/* b->memory for this size and these members, touched by who will read it. */
+static int fit_memory(struct ek_bench *b, struct job *j, size_t bytes,
+                      struct ek_err *err)
 {
     static const size_t align = (size_t)2 << 20;
-    double v[EK_BENCH_REPEATS_MAX] = {0};
     char text[32];
-    struct job j = {.ops = b->ops, .n_members = n_members, .what = TOUCH};
-    j.share = bytes / (size_t)n_members & ~(size_t)4095;
-    j.memory = ek_alloc_aligned(align, j.share * (size_t)n_members + align);
-    if (!j.memory || j.share == 0) {
-        ek_free(j.memory);
+    j->memory = b->memory;
+    if (b->memory && b->memory_bytes == bytes && b->n_memory_members == j->n_members)
+        return 0;
+    ek_free(b->memory);
+    b->memory = ek_alloc_aligned(align, j->share * (size_t)j->n_members + align);
+    if (!b->memory)
         return ek_err_set(err, EK_ENOMEM, "no memory to read from: %s",
                           ek_format_bytes(text, bytes));
-    }
-    ek_team_run(b->team, work, &j);
+    b->memory_bytes = bytes;
+    b->n_memory_members = j->n_members;
+    j->memory = b->memory;
+    j->what = TOUCH;
+    ek_team_run(b->team, work, j);
+    return 0;
+}
+
+int ek_bench_bandwidth(struct ek_bench_stat *gb_s, struct ek_bench *b, size_t bytes,
+                       int n_members, int n_repeats, struct ek_err *err)
+{
+    double v[EK_BENCH_REPEATS_MAX] = {0};
+    struct job j = {.ops = b->ops, .n_members = n_members};
+    j.share = bytes / (size_t)n_members & ~(size_t)4095;
+    if (j.share == 0)
+        return ek_err_set(err, EK_EINVAL, "%zu bytes: expected 4096 for each thread",
+                          bytes);
+    int rc = fit_memory(b, &j, bytes, err);
+    if (rc)
+        return rc;
     j.what = READ;
     /* Small buffers are read many times in a repetition, or the clock would show. */
-    int times = (int)(((size_t)64 << 20) / (j.share * (size_t)n_members)) + 1;
+    double read = (double)j.share * n_members;
+    int times = (int)(67108864 / read) + 1;
     for (int r = -1; r < n_repeats; r++) {
         double start = now_s();
         for (int i = 0; i < times; i++)
             ek_team_run(b->team, work, &j);
         double s = now_s() - start;
         if (r >= 0)
-            v[r] = (double)(j.share * (size_t)n_members) * times / s / 1e9;
+            v[r] = read * times / s / 1e9;
     }
-    ek_free(j.memory);
     *gb_s = ek_bench_stat_of(v, n_repeats);
     return 0;
 }

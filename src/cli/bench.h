@@ -63,6 +63,9 @@ struct ek_bench {
     const struct ek_ops *ops;
     struct ek_team *team; /* owned, or borrowed from a runtime */
     bool is_team_borrowed;
+    unsigned char *memory; /* what was read last, owned; kept for the next time */
+    size_t memory_bytes;
+    int n_memory_members;
 };
 
 /* Makes what --isa says the process's choice (EK_ISA), so that whatever is opened later
@@ -76,9 +79,8 @@ void ek_bench_close(struct ek_bench *b);
 
 /* GB/s (10^9) that n_members of the team read together from `bytes` of memory, each its
  * own share, the first touch its own. Errors: EK_ENOMEM. */
-int ek_bench_bandwidth(struct ek_bench_stat *gb_s, const struct ek_bench *b,
-                       size_t bytes, int n_members, int n_repeats,
-                       struct ek_err *err) EK_MUST_USE;
+int ek_bench_bandwidth(struct ek_bench_stat *gb_s, struct ek_bench *b, size_t bytes,
+                       int n_members, int n_repeats, struct ek_err *err) EK_MUST_USE;
 
 /* GFLOP/s (two a multiply-add) of the dot products that a matmul of weights in `format`
  * is made of, on registers alone, on n_members of the team. */

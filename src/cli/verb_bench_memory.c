@@ -45,7 +45,7 @@ static const struct ek_opt_verb table = {
     .max_args = 0,
 };
 
-static int row(const struct ek_bench *b, double mib, int n_members, struct ek_err *err)
+static int row(struct ek_bench *b, double mib, int n_members, struct ek_err *err)
 {
     struct ek_bench_stat s;
     struct ek_buf out;
@@ -74,7 +74,7 @@ static int row(const struct ek_bench *b, double mib, int n_members, struct ek_er
     return rc;
 }
 
-static int rows(const struct ek_bench *b, double mib, struct ek_err *err)
+static int rows(struct ek_bench *b, double mib, struct ek_err *err)
 {
     int most = ek_team_size(b->team), rc = 0;
     for (int n = 1; !rc && n < most; n *= 2)

@@ -142,16 +142,16 @@ static enum ek_weight_format prefill_format(const struct settings *set)
 }
 
 /* What the shares are of. */
-static int measure_roof(struct work *w, struct ek_err *err)
+static int measure_roof(struct work *w, int n_times, struct ek_err *err)
 {
     struct ek_bench_stat s;
     int n = ek_team_size(w->rt.team);
-    int rc = ek_bench_bandwidth(&s, &w->bench, READ_BYTES, n, READ_TIMES, err);
+    int rc = ek_bench_bandwidth(&s, &w->bench, READ_BYTES, n, n_times, err);
     if (rc)
         return rc;
     w->read_gb_s = s.median;
     w->peak_gflop_s =
-        ek_bench_peak(&w->bench, prefill_format(w->set), n, READ_TIMES).median;
+        ek_bench_peak(&w->bench, prefill_format(w->set), n, n_times).median;
     return 0;
 }
 
@@ -214,6 +214,8 @@ static int run_job(struct work *w, const struct ek_bench_job *job, int n_repeats
 {
     double v[EK_BENCH_REPEATS_MAX] = {0};
     int rc = ek_bench_model_fit(&w->model, job, err);
+    if (!rc && w->set->jobs) /* the machine may be another one since the last job */
+        rc = measure_roof(w, 1, err);
     if (rc)
         return rc;
     for (int r = w->set->jobs ? 0 : -1; r < n_repeats; r++) {
@@ -306,7 +308,7 @@ static int measure(const char *path, const struct settings *set)
     int rc = open_model(&w, &err);
     if (!rc) {
         is_input = false;
-        rc = measure_roof(&w, &err);
+        rc = measure_roof(&w, READ_TIMES, &err);
     }
     if (!rc && set->jobs) {
         rc = serve_jobs(&w, &err);

@@ -1,0 +1,141 @@
+"""sides.py - the programs that are measured, each a process that does one repetition when
+it is told to, so that several take turns in one run."""
+import http.client
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import urllib.request
+
+
+class Jobs:
+    """A program that answers job lines by JSON lines; started when first asked."""
+
+    def __init__(self, *command):
+        self.command = [str(c) for c in command]
+        self.process = None
+        self.says_ready = False
+
+    def start(self):
+        self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        if self.says_ready:
+            self.process.stdout.readline()
+
+    def ask(self, *words):
+        """The row that answers this job."""
+        if not self.process:
+            self.start()
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            raise RuntimeError(f"{' '.join(self.command)}: ended with "
+                               f"{self.process.wait()} at '{' '.join(map(str, words))}'")
+        return json.loads(line)
+
+    def rest(self):
+        """Frees what the next rows do not need."""
+
+    def close(self):
+        if self.process:
+            self.process.stdin.close()
+            self.process.wait(60)
+            self.process = None
+
+
+class Keel(Jobs):
+    def __init__(self, keel, model, threads, *options):
+        super().__init__(keel, "bench", "model", model, "--jobs", "--threads", threads,
+                         *options)
+
+    def rest(self):
+        self.close()
+
+
+class Peer(Jobs):
+    def __init__(self, python, script, model, threads, modes):
+        super().__init__(python, script, model, "--threads", threads, "--modes", modes)
+        self.says_ready = True
+
+    def rest(self):
+        if self.process:
+            self.ask("forget")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """An HTTP server on 127.0.0.1 that answers /health with 200 when it is ready."""
+
+    def __init__(self, command, port, limit_s=120):
+        self.port = port
+        self.log = tempfile.TemporaryFile()
+        start = time.perf_counter()
+        self.process = subprocess.Popen([str(c) for c in command],
+                                        stdout=subprocess.DEVNULL, stderr=self.log)
+        while not self.is_ready():
+            if self.process.poll() is not None or time.perf_counter() - start > limit_s:
+                self.close()
+                raise RuntimeError(f"{' '.join(map(str, command))} did not start:\n"
+                                   + self.said()[-2000:])
+            time.sleep(0.002)
+        self.start_s = time.perf_counter() - start
+
+    def said(self):
+        return os.pread(self.log.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+
+    def is_ready(self):
+        try:
+            c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=5)
+            c.request("GET", "/health")
+            return c.getresponse().status == 200
+        except OSError:
+            return False
+        finally:
+            c.close()
+
+    def metrics(self):
+        url = f"http://127.0.0.1:{self.port}/metrics"
+        with urllib.request.urlopen(url, timeout=60) as answer:
+            return answer.read().decode()
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+
+
+def keel_server(keel, model, threads, *options):
+    port = free_port()
+    return Server([keel, "serve", model, "--listen", f"127.0.0.1:{port}", "--threads",
+                   threads, "--log-level", "error", *options], port)
+
+
+LLAMA_MODES = {"f16": ("-fa", "off"), "f16 flash": ("-fa", "on"),
+               "q8_0 flash": ("-fa", "on", "-ctk", "q8_0", "-ctv", "q8_0")}
+
+
+def llama_server(folder, model, threads, n_streams, n_ctx, mode):
+    port = free_port()
+    return Server([os.path.join(folder, "llama-server"), "-m", model, "--host", "127.0.0.1",
+                   "--port", port, "-t", threads, "-np", n_streams, "-c",
+                   n_streams * n_ctx, "-b", 2048, "-ub", 512, "--no-webui",
+                   *LLAMA_MODES[mode]], port)
+
+
+def has_option(keel, verb, option):
+    got = subprocess.run([keel, *verb.split(), "--help"], capture_output=True, text=True)
+    return re.search(rf"^ .*{re.escape(option)}\b", got.stdout, re.M) is not None

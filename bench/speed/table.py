@@ -1,0 +1,110 @@
+"""table.py - rows, their medians and spread, and how they are printed."""
+import json
+import os
+import random
+import statistics
+
+KEYS = ("name", "ours", "peer", "unit", "ratio", "low", "high", "must", "aim")
+
+
+def spread(values):
+    """(median, low, high): all but the lowest and the highest tenth lie between."""
+    v = sorted(values)
+    cut = len(v) // 10
+    return statistics.median(v), v[cut], v[-1 - cut]
+
+
+def row(name, unit, ours, peer, must=None, aim=None, note="", less_is_better=False):
+    """ours and peer: repetitions in pairs. The ratio is that of each pair, turned so that
+    more is better; its median and spread are told. peer None: there is none, no ratio."""
+    if peer is None:
+        return {"name": name, "ours": statistics.median(ours), "peer": None, "unit": unit,
+                "ratio": None, "low": None, "high": None, "must": must, "aim": aim,
+                "repeats": len(ours), "note": note or "no peer"}
+    pairs = zip(peer, ours) if less_is_better else zip(ours, peer)
+    ratio, low, high = spread([a / b for a, b in pairs])
+    return {"name": name, "ours": statistics.median(ours), "peer": statistics.median(peer),
+            "unit": unit, "ratio": ratio, "low": low, "high": high, "must": must,
+            "aim": aim, "repeats": len(ours), "note": note}
+
+
+def single(name, unit, ours, ratio, must=None, aim=None, note=""):
+    """A row without a peer: its ratio is to a limit, or to our own other figure."""
+    mid, low, high = spread(ratio)
+    return {"name": name, "ours": statistics.median(ours), "peer": None, "unit": unit,
+            "ratio": mid, "low": low, "high": high, "must": must, "aim": aim,
+            "repeats": len(ours), "note": note}
+
+
+def bootstrap(pairs, n=4000, seed=1):
+    """The 95 % interval of the mean of log ratios of pairs, by resampling pairs, as
+    (ratio, low, high)."""
+    from math import exp, log
+    rng = random.Random(seed)
+    logs = [log(a / b) for a, b in pairs]
+    means = sorted(statistics.fmean(rng.choices(logs, k=len(logs))) for _ in range(n))
+    return exp(statistics.fmean(logs)), exp(means[int(0.025 * n)]), exp(means[int(0.975 * n)])
+
+
+def number(x):
+    if x is None:
+        return "-"
+    if abs(x) >= 100:
+        return f"{x:.0f}"
+    return f"{x:.1f}" if abs(x) >= 10 else f"{x:.3g}"
+
+
+def verdict(r):
+    if r["ratio"] is None:
+        return "not compared"
+    if r["must"] is None:
+        return "" if r["aim"] is None else "aim" if r["ratio"] >= r["aim"] else "below aim"
+    if r["ratio"] < r["must"]:
+        return "SHORT"
+    return "aim" if r["aim"] is not None and r["ratio"] >= r["aim"] else "yes"
+
+
+HEAD = ("| work | ours | peer | unit | ratio | spread | must | aim | reached | |\n"
+        "|---|---|---|---|---|---|---|---|---|---|")
+
+
+def line(r):
+    fine = ".4f" if r["must"] is not None and 0.99 < r["must"] < 1 else ".2f"
+    ratio = " | " if r["ratio"] is None else (
+        f"{r['ratio']:{fine}} | {r['low']:{fine}} to {r['high']:{fine}}")
+    return (f"| {r['name']} | {number(r['ours'])} | {number(r['peer'])} | {r['unit']} | "
+            f"{ratio} | "
+            f"{'' if r['must'] is None else r['must']} | "
+            f"{'' if r['aim'] is None else r['aim']} | {verdict(r)} | {r['note']} |")
+
+
+def machine(threads, isa):
+    cpu = "unknown"
+    with open("/proc/cpuinfo") as f:
+        for text in f:
+            if text.startswith("model name"):
+                cpu = text.split(":", 1)[1].strip()
+                break
+    return {"cpu": cpu, "cores": os.cpu_count(), "isa": isa, "threads": threads}
+
+
+def is_busy():
+    return os.getloadavg()[0] > 0.5 * os.cpu_count()
+
+
+class Table:
+    """Prints rows as they come, and keeps the JSON file whole after each."""
+
+    def __init__(self, facts, json_path):
+        self.facts, self.json_path, self.rows = facts, json_path, []
+
+    def add(self, *rows):
+        for r in rows:
+            if not self.rows:
+                print(HEAD, flush=True)
+            self.rows.append({**r, **self.facts, "load": round(os.getloadavg()[0], 2)})
+            print(line(r), flush=True)
+        if self.json_path:
+            with open(self.json_path + ".new", "w") as f:
+                f.writelines(json.dumps(r, allow_nan=False) + "\n" for r in self.rows)
+            os.replace(self.json_path + ".new", self.json_path)
