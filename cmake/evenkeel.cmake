@@ -18,7 +18,8 @@ set(CMAKE_C_FLAGS_DEBUG "-O1 -g")
 set(EK_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined or thread")
 option(EK_FUZZ "Build the libFuzzer targets (clang only)" OFF)
 
-add_compile_definitions(_GNU_SOURCE EK_VERSION="${PROJECT_VERSION}")
+add_compile_definitions(_GNU_SOURCE EK_VERSION="${PROJECT_VERSION}"
+    EK_IS_DEBUG=$<CONFIG:Debug>)
 # Contraction would make a result depend on the compiler; kernels ask for FMA by name.
 add_compile_options(-ffp-contract=off -fno-math-errno -fno-strict-aliasing
     -fstack-protector-strong -fvisibility=hidden)

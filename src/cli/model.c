@@ -25,6 +25,8 @@ void ek_model_options(struct ek_runtime_options *o, const char *path,
         .prefill_weights = (enum ek_lm_weights)prefill,
         .is_by_tokens = s->weights_rule == 1,
         .max_seqs = 1,
+        .page_check = EK_PAGE_CHECK_PAGES,
+        .caches_prefixes = true,
     };
 }
 

@@ -22,6 +22,8 @@ struct settings {
     int64_t max_batch_tokens;
     int64_t prefill_chunk;
     int64_t kv_memory;
+    int page_check; /* as enum ek_page_check */
+    int prefix_cache;
     const char *model_name;
     const char *api_key_file;
     const char *tls_cert;
@@ -86,6 +88,20 @@ static const struct ek_opt opts[] = {
      .fallback = "0",
      .help = "memory for keys and values; 0: max_seqs full contexts, at most a quarter "
              "of the machine's"},
+    {.name = "prefix_cache",
+     .type = EK_OPT_CHOICE,
+     .offset = AT(prefix_cache),
+     .fallback = "on",
+     .choices = "off|on",
+     .help = "keep the pages of prompts and answers for requests that begin alike, "
+             "until the memory is needed"},
+    {.name = "page_check",
+     .type = EK_OPT_CHOICE,
+     .offset = AT(page_check),
+     .fallback = "pages",
+     .choices = "off|pages|full",
+     .help = "what is compared before keys and values are read: nothing, every page's "
+             "owner and state, or every token too"},
     EK_OPT_MODEL_WEIGHTS(AT(model)),
     EK_OPT_MODEL_PHASE_WEIGHTS(AT(model)),
     {.name = "model_name",
@@ -197,6 +213,8 @@ static int open_runtime(struct ek_runtime *rt, const struct settings *set,
     o.max_seqs = (int32_t)set->max_seqs;
     o.max_batch_tokens = (int32_t)set->max_batch_tokens;
     o.prefill_chunk = (int32_t)set->prefill_chunk;
+    o.page_check = (enum ek_page_check)set->page_check;
+    o.caches_prefixes = set->prefix_cache == 1;
     return ek_model_open(rt, &o, err);
 }
 

@@ -29,23 +29,37 @@ static int prepare_delta(struct ek_delta *d, struct ek_choice *c,
     return ek_buf_reserve(&d->text, bytes);
 }
 
+/* Both tables, and the tokens with room for the answer. */
+static int prepare_sequence(struct ek_choice *c, struct ek_request *r)
+{
+    int32_t most = r->n_prompt + r->max_tokens;
+    int32_t n_pages = ek_pages_for_tokens(most);
+    struct ek_page_ref *refs =
+        ek_arena_alloc(&r->arena, 2 * (size_t)n_pages * sizeof *refs);
+    c->tokens = ek_arena_alloc(&r->arena, (size_t)most * sizeof *c->tokens);
+    if (!refs || !c->tokens)
+        return EK_ENOMEM;
+    memcpy(c->tokens, r->prompt, (size_t)r->n_prompt * sizeof *c->tokens);
+    c->n_tokens = r->n_prompt;
+    /* Owner 1 is nobody's: each gets its own when it gets pages. */
+    ek_page_table_init(&c->prefill, 1, r->salt, refs, n_pages);
+    ek_page_table_init(&c->decode, 1, r->salt, refs + n_pages, n_pages);
+    return 0;
+}
+
 int ek_choice_prepare(struct ek_choice *c, struct ek_request *r, int32_t index,
                       const struct ek_engine *e)
 {
-    int32_t n_pages = ek_pages_for_tokens(r->n_prompt + r->max_tokens);
-    struct ek_page_ref *refs =
-        ek_arena_alloc(&r->arena, (size_t)n_pages * sizeof *refs);
-    if (!refs)
-        return EK_ENOMEM;
     c->request = r;
     c->index = index;
     c->stop_id = -1;
     c->stop = r->stop;
-    /* owner: at admission */
-    ek_page_table_init(&c->table, 1, (struct ek_salt){0}, refs, n_pages);
     ek_detok_init(&c->detok, e->tokenizer, false, r->shows_special);
-    int rc = ek_sampler_init(&c->sampler, &r->sampling, (uint64_t)index, e->model.V,
-                             &r->arena, r->prompt, r->n_prompt, r->max_tokens);
+    int rc = prepare_sequence(c, r);
+    if (rc)
+        return rc;
+    rc = ek_sampler_init(&c->sampler, &r->sampling, (uint64_t)index, e->model.V,
+                         &r->arena, r->prompt, r->n_prompt, r->max_tokens);
     c->sampler.ends = e->ends;
     c->sampler.n_ends = r->ignores_end ? 0 : e->n_ends;
     ek_buf_init(&c->piece, piece_bytes(e));
@@ -123,6 +137,33 @@ static bool is_listed(const int32_t *ids, int32_t n, int32_t id)
     return false;
 }
 
+/* The next held choice of a request computes the prompt. */
+static void find_leader(struct ek_request *r, struct ek_engine *e)
+{
+    r->leader = -1;
+    for (int32_t i = 0; i < r->n; i++) {
+        if (r->choices[i].state != EK_CHOICE_HELD)
+            continue;
+        r->leader = i;
+        ek_choice_set_state(e, &r->choices[i], EK_CHOICE_WAITING);
+        return;
+    }
+}
+
+void ek_choice_drop(struct ek_choice *c, struct ek_engine *e, bool is_over)
+{
+    struct ek_request *r = c->request;
+    ek_pages_free(&e->pages, &c->prefill);
+    ek_pages_free(&e->pages, &c->decode);
+    c->is_decoding = false;
+    if (r->leader != c->index)
+        return;
+    e->n_promised -= r->n_promised;
+    r->n_promised = 0;
+    if (is_over)
+        find_leader(r, e);
+}
+
 void ek_choice_end(struct ek_choice *c, struct ek_engine *e, enum ek_finish finish,
                    const char *error)
 {
@@ -132,23 +173,28 @@ void ek_choice_end(struct ek_choice *c, struct ek_engine *e, enum ek_finish fini
     /* Held text may complete a stop string only now. */
     if (c->stop.hit >= 0 && finish == EK_FINISH_LENGTH)
         finish = EK_FINISH_STOP;
-    ek_pages_free(&e->pages, &c->table);
+    ek_choice_set_state(e, c, EK_CHOICE_ENDED);
+    ek_choice_drop(c, e, true);
     c->finish = finish;
     c->error = error;
-    c->state = EK_CHOICE_ENDED;
     c->request->end_us = c->end_us = ek_clock_us();
 }
 
-void ek_choice_advance(struct ek_choice *c, struct ek_engine *e, const float *row)
+int ek_choice_sample(struct ek_choice *c, int32_t *id, struct ek_engine *e,
+                     const float *row)
 {
-    struct ek_request *r = c->request;
-    int32_t id;
-    bool is_early = c->n_generated < r->min_tokens;
-    if (ek_sampler_next(&c->sampler, &id, row, is_early, &e->room)) {
+    bool is_early = c->n_generated < c->request->min_tokens;
+    int rc = ek_sampler_next(&c->sampler, id, row, is_early, &e->room);
+    if (rc)
         ek_choice_end(c, e, EK_FINISH_ERROR,
                       "the model's output is not finite; no token can come of it");
-        return;
-    }
+    return rc;
+}
+
+void ek_choice_take(struct ek_choice *c, struct ek_engine *e, int32_t id,
+                    const float *row)
+{
+    struct ek_request *r = c->request;
     c->n_generated++;
     c->deltas[c->filling].n_new++;
     e->stats.generated_tokens++;
@@ -168,7 +214,7 @@ void ek_choice_advance(struct ek_choice *c, struct ek_engine *e, const float *ro
     ek_buf_reset(&c->piece);
     must(ek_detok_feed(&c->detok, &c->piece, id));
     take_text(c, c->piece.data, c->piece.len);
-    c->last_id = id;
+    c->tokens[c->n_tokens++] = id;
     if (c->stop.hit >= 0)
         ek_choice_end(c, e, EK_FINISH_STOP, NULL);
     else if (c->n_generated == r->max_tokens)

@@ -4,8 +4,9 @@
  * What it has to say leaves as deltas, through one callback, at the end of a step:
  *
  *     submit(request) --> waiting --> running: prefill in chunks, then decode
- *                                        |  on_delta(delta)   text that is decided
- *                                        |  <-- give_back(delta) -- reader is done
+ *                            ^           |  on_delta(delta)   text that is decided
+ *                            |           |  <-- give_back(delta) -- reader is done
+ *                            + preempted +
  *                                        v
  *                         on_delta(final delta of each choice); after the last one the
  *                         request is the submitter's again
@@ -14,9 +15,12 @@
  * any thread. A step allocates nothing. A choice whose delta is full waits until its
  * reader gave one back: a slow reader holds up nobody else.
  *
- * A sequence is admitted when pages for its whole prompt and answer are free, so a
- * running one never lacks a page. Pages are checked before each step (pages.h): on a
- * fault that sequence ends with EK_FINISH_ERROR and nothing else does.
+ * Waiting ones come in by (priority, arrival), as pages for their prompt and a
+ * reservation for answers allow (docs/design/scheduler.md has the formula). When pages
+ * run out, the last in that order gives its own up and is recomputed later: nothing is
+ * lost, nothing is said twice, and its tokens are those it would have had anyway.
+ * Pages are checked before each step (pages.h): on a fault that sequence ends with
+ * EK_FINISH_ERROR and nothing else does.
  */
 #ifndef EVENKEEL_SERVE_ENGINE_H
 #define EVENKEEL_SERVE_ENGINE_H
@@ -39,8 +43,14 @@
 struct ek_engine_model {
     int32_t (*forward)(void *arg, const struct ek_lm_seq *seqs, int32_t n_seqs,
                        float *logits);
+    /* Keys and values of a whole page, all layers. copy_page serves n > 1; poison may
+     * be NULL: it fills a page that nobody holds any more, so a stale read shows. */
+    void (*copy_page)(void *arg, int32_t to, int32_t from);
+    void (*poison)(void *arg, int32_t page);
     void *arg;
     int32_t V;
+    bool has_own_decode; /* answers are computed with other weights than prompts are:
+                            only a prompt's pages may serve as another's prefix */
     const int64_t *kv_saturated; /* the model's count so far; NULL: none is kept */
 };
 
@@ -50,7 +60,11 @@ struct ek_engine_options {
     int32_t max_seqs;         /* sequences running at once */
     int32_t max_batch_tokens; /* tokens a step may have, >= max_seqs */
     int32_t prefill_chunk;    /* prompt tokens of one sequence in one step */
+    int32_t reserve_tokens;   /* of each answer, kept free at admission; >= 0 */
+    enum ek_page_check page_check;
+    bool caches_prefixes; /* full pages stay for whoever has the same beginning */
 };
+#define EK_RESERVE_TOKENS 256 /* what reserve_tokens should be */
 
 enum ek_finish {
     EK_FINISH_NONE,   /* goes on */
@@ -71,13 +85,21 @@ struct ek_token {
 
 struct ek_engine_stats {
     int64_t n_steps;
-    int64_t prompt_tokens;    /* computed */
-    int64_t generated_tokens; /* sampled */
-    int32_t n_running;        /* sequences in the batch */
-    int32_t n_waiting;
-    int32_t n_pages, n_free_pages, n_quarantined;
-    int32_t n_step_tokens; /* in the latest step */
-    int64_t kv_saturated;  /* values of KV that the cache's format cut to its range */
+    int64_t prompt_tokens;        /* computed, each once */
+    int64_t recomputed_tokens;    /* of prompts and answers, after a preemption */
+    int64_t generated_tokens;     /* sampled */
+    int64_t n_preempted;          /* times a sequence gave up its pages */
+    int64_t n_expired;            /* choices ended by their deadline */
+    int64_t prefix_lookup_tokens; /* looked up in the prefix cache at admission */
+    int64_t prefix_hit_tokens;    /* of them found */
+    int64_t n_evicted;            /* pages that left the prefix cache for another use */
+    int32_t n_running;            /* sequences in the batch */
+    int32_t n_waiting;            /* preempted ones included */
+    int32_t n_pages, n_quarantined;
+    int32_t n_free_pages;   /* that no sequence holds, cached ones included */
+    int32_t n_cached_pages; /* of them kept by the prefix cache until they are needed */
+    int32_t n_step_tokens;  /* in the latest step */
+    int64_t kv_saturated;   /* values of KV that the cache's format cut to its range */
     int64_t faults[EK_PAGE_FAULT_COUNT_OF];
 };
 
@@ -126,14 +148,21 @@ struct ek_request {
     bool wants_logprobs;        /* of answer tokens */
     bool wants_prompt_logprobs; /* of prompt tokens, into prompt_tokens */
     int32_t n_top;              /* alternatives, 0..EK_TOP_LOGPROBS_MAX */
+    struct ek_salt salt;        /* whose prefixes it may share; {0,0}: nobody's own */
+    int32_t priority;           /* lower is served earlier; equal: by arrival */
+    int64_t deadline_us;        /* monotonic; open choices end then. 0: none */
 
     /* From ek_request_prepare and the engine; read-only to the submitter. */
     struct ek_choice *choices;
     struct ek_token *prompt_tokens; /* (n_prompt) or NULL; [0].logprob means nothing */
     struct ek_logprob *prompt_top;  /* (n_prompt, n_top) */
     int32_t n_prompt_done;          /* entries of prompt_tokens filled */
-    int32_t n_open;                 /* choices not finished */
-    int64_t submit_us;              /* monotonic */
+    int32_t
+        n_cached;   /* prompt tokens found in the prefix cache; set before any delta */
+    int32_t n_open; /* choices not finished */
+    int32_t leader; /* choice that computes the prompt for all; -1: it is computed */
+    int32_t n_promised; /* seats kept for the others until then */
+    int64_t submit_us;  /* monotonic */
     /* Of the choices the first or last; 0: not yet. To be read after is_last only: the
      * engine may be at work for another choice before. */
     int64_t admit_us, first_us, end_us;
@@ -172,8 +201,11 @@ void ek_engine_cancel(struct ek_engine *e, const struct ek_request *r);
 void ek_engine_give_back(struct ek_engine *e, struct ek_delta *delta);
 
 /* One step over what is running. True when something moved; false when there is
- * nothing to do until the next submit, cancel or give_back. */
+ * nothing to do until the next submit, cancel or give_back, or ek_engine_wake_us. */
 bool ek_engine_step(struct ek_engine *e);
+
+/* When the next deadline is due, monotonic; INT64_MAX: there is none. */
+int64_t ek_engine_wake_us(const struct ek_engine *e);
 
 const struct ek_engine_options *ek_engine_get_options(const struct ek_engine *e);
 const struct ek_engine_stats *ek_engine_get_stats(const struct ek_engine *e);

@@ -87,9 +87,24 @@ static void write_engine(struct ek_out *o, const struct ek_metrics_now *now)
     one(o, "kv_cache_usage_ratio", "gauge", "share of KV pages in use, 0 to 1",
         e->n_pages > 0 ? (double)used / e->n_pages : 0);
     one(o, "kv_pages", "gauge", "KV pages of 16 tokens", e->n_pages);
-    one(o, "kv_pages_free", "gauge", "KV pages nobody holds", e->n_free_pages);
+    one(o, "kv_pages_free", "gauge", "KV pages that no sequence holds",
+        e->n_free_pages);
+    one(o, "kv_cached_pages", "gauge",
+        "of them kept by the prefix cache until they are needed", e->n_cached_pages);
     one(o, "kv_pages_quarantined", "gauge", "KV pages out of use after a failed check",
         e->n_quarantined);
+    one(o, "prefix_cache_queries_total", "counter",
+        "tokens looked up in the prefix cache", (double)e->prefix_lookup_tokens);
+    one(o, "prefix_cache_hits_total", "counter", "tokens found in the prefix cache",
+        (double)e->prefix_hit_tokens);
+    one(o, "prefix_cache_evicted_pages_total", "counter",
+        "pages that left the prefix cache for another use", (double)e->n_evicted);
+    one(o, "num_preemptions_total", "counter",
+        "times a sequence gave up its pages, to be recomputed", (double)e->n_preempted);
+    one(o, "recomputed_tokens_total", "counter",
+        "tokens computed again after a preemption", (double)e->recomputed_tokens);
+    one(o, "deadlines_missed_total", "counter", "choices ended by their deadline",
+        (double)e->n_expired);
     one(o, "kv_saturated_values_total", "counter",
         "values that the KV format cut to its range", (double)e->kv_saturated);
     one(o, "iterations_total", "counter", "steps of the engine", (double)e->n_steps);

@@ -81,7 +81,8 @@ void ek_page_table_init(struct ek_page_table *t, uint64_t owner, struct ek_salt 
                         struct ek_page_ref *refs, int32_t cap)
 {
     assert(owner != 0 && cap >= 0);
-    *t = (struct ek_page_table){.owner = owner, .salt = salt, .refs = refs, .cap = cap};
+    *t = (struct ek_page_table){
+        .owner = owner, .salt = salt, .n_public = INT32_MAX, .refs = refs, .cap = cap};
     empty(t);
 }
 
@@ -259,7 +260,8 @@ void ek_pages_commit(struct ek_pages *p, struct ek_page_table *t, const int32_t 
         assert(p->pages[page].owner == t->owner);
         assert(p->pages[page].state == EK_PAGE_WRITING);
         fill_page(p, t, page, tokens, end < last ? end : last);
-        if (p->o.caches_prefixes && t->n_tokens == last && t->n_shared == i)
+        if (p->o.caches_prefixes && t->n_tokens == last && t->n_shared == i &&
+            last <= t->n_public)
             publish(p, t);
     }
 }

@@ -116,6 +116,8 @@ struct ek_page_table {
     int32_t n_pages;          /* pages held, <= cap */
     int32_t n_tokens;         /* positions written, <= n_pages * 16 */
     int32_t n_shared;         /* leading entries that are SHARED, <= n_tokens / 16 */
+    int32_t n_public;         /* only pages that end at or before this position may be
+                                 published; all, unless the caller lowers it */
 };
 
 /* What a check found. X(name, text); the text is the metric's label. */

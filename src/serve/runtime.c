@@ -16,6 +16,18 @@ static int32_t forward(void *arg, const struct ek_lm_seq *seqs, int32_t n_seqs,
     return ek_lm_forward(rt->lm, &rt->kv, seqs, n_seqs, logits);
 }
 
+static void copy_page(void *arg, int32_t to, int32_t from)
+{
+    struct ek_runtime *rt = arg;
+    ek_kv_copy_page(&rt->kv, to, from);
+}
+
+static void poison(void *arg, int32_t page)
+{
+    struct ek_runtime *rt = arg;
+    ek_kv_poison(&rt->kv, page);
+}
+
 static void copy_token_text(char out[64], const struct ek_tokenizer *t, int32_t id)
 {
     struct ek_str s = ek_tokenizer_piece(t, id, true);
@@ -122,13 +134,23 @@ static int open_model(struct ek_runtime *rt, const struct ek_modelfile *m,
     if (rc)
         return rc;
     rt->engine_model = (struct ek_engine_model){
-        .forward = forward, .arg = rt, .V = p->V, .kv_saturated = &rt->kv.n_saturated};
+        .forward = forward,
+        .copy_page = copy_page,
+        .poison = EK_IS_DEBUG ? poison : NULL,
+        .arg = rt,
+        .V = p->V,
+        .has_own_decode = ek_lm_prefill_bytes(rt->lm) > 0,
+        .kv_saturated = &rt->kv.n_saturated,
+    };
     rt->engine_options = (struct ek_engine_options){
         .ctx = rt->ctx,
         .n_pages = n_pages,
         .max_seqs = o->max_seqs,
         .max_batch_tokens = batch,
         .prefill_chunk = o->prefill_chunk ? o->prefill_chunk : batch,
+        .reserve_tokens = EK_RESERVE_TOKENS,
+        .page_check = o->page_check,
+        .caches_prefixes = o->caches_prefixes,
     };
     return 0;
 }

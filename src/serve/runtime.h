@@ -15,8 +15,8 @@
 
 #include <jansson.h>
 
-/* A sequence reserves pages for its whole answer, so contexts beyond this are asked for
- * and not taken by default. */
+/* Pages are sized for whole contexts, so contexts beyond this are asked for and not
+ * taken by default. */
 #define EK_RUNTIME_CTX_DEFAULT 8192
 
 struct ek_runtime_options {
@@ -36,6 +36,8 @@ struct ek_runtime_options {
     int32_t max_seqs; /* >= 1 */
     int32_t max_batch_tokens; /* >= max_seqs; 0: 512 or max_seqs */
     int32_t prefill_chunk;    /* 0: max_batch_tokens */
+    enum ek_page_check page_check;
+    bool caches_prefixes;
     void (*on_progress)(void *arg, int64_t done_bytes, int64_t total_bytes);
     void *progress_arg;
 };

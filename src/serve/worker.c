@@ -6,6 +6,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -169,13 +170,21 @@ static bool obey(struct ek_worker *w)
     }
 }
 
-static void sleep_until_commanded(struct ek_worker *w)
+/* Until there is a command or a deadline is due. */
+static void sleep_until_due(struct ek_worker *w)
 {
+    struct pollfd p = {.fd = w->wake_fd, .events = POLLIN};
+    int64_t wake_us = ek_engine_wake_us(w->engine);
+    int timeout_ms = -1;
+    if (wake_us < INT64_MAX) {
+        int64_t ms = (wake_us - ek_clock_us() + 999) / 1000;
+        timeout_ms = ms < 0 ? 0 : ms < 60000 ? (int)ms : 60000;
+    }
     uint64_t n;
-    ssize_t got;
-    do {
-        got = read(w->wake_fd, &n, sizeof n);
-    } while (got < 0 && errno == EINTR);
+    if (poll(&p, 1, timeout_ms) > 0) {
+        ssize_t got = read(w->wake_fd, &n, sizeof n);
+        (void)got; /* only resets the counter */
+    }
 }
 
 static bool is_stale(const struct ek_worker *w)
@@ -195,7 +204,7 @@ static void *serve(void *arg)
         if (w->is_report_home && is_stale(w))
             report(w);
         if (!has_moved)
-            sleep_until_commanded(w);
+            sleep_until_due(w);
     }
     return NULL;
 }

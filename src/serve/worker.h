@@ -8,7 +8,7 @@
  * the engine's from submit to its last delta, a delta the reader's from next to
  * give_back.
  * Neither thread waits for the other; the rings are sized so that they cannot fill.
- * The engine sleeps on an eventfd while it has nothing to do.
+ * The engine sleeps on an eventfd while it has nothing to do, until the next deadline.
  */
 #ifndef EVENKEEL_SERVE_WORKER_H
 #define EVENKEEL_SERVE_WORKER_H

@@ -6,7 +6,7 @@
 
 #include "base/map.h"
 #include "data/tokenizer_make.h"
-#include "serve/engine.h"
+#include "serve/engine_int.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -23,13 +23,16 @@ struct kit {
     int32_t V;
     struct ek_engine *engine;
     int32_t slots[KIT_PAGES * EK_PAGE_TOKENS]; /* token at each place of the KV */
-    const char *script; /* not NULL: what every answer is, then the end token */
-    int32_t script_at;  /* position of the script's first byte */
-    bool is_broken;     /* the next row holds a NaN */
-    bool holds_deltas;  /* the reader gives nothing back until kit_release_deltas */
-    struct ek_delta *held[64];
+    const char *script;  /* not NULL: what every answer is, then the end token */
+    int32_t script_at;   /* position of the script's first byte */
+    bool is_broken;      /* the next row holds a NaN */
+    bool has_own_decode; /* answer tokens leave other keys and values than prompt's */
+    bool holds_deltas;   /* the reader gives nothing back until kit_release_deltas */
+    struct ek_delta *held[256];
     int32_t n_held;
     int32_t n_forwards, max_rows, max_tokens;
+    int32_t max_chunk;    /* most tokens of one sequence in one step */
+    int32_t n_copies;     /* pages copied */
     int64_t kv_saturated; /* what the model says it has cut */
     pthread_mutex_t gate; /* a step passes it: who holds it holds the engine */
 };
@@ -90,6 +93,22 @@ static inline void kit_row(const struct kit *k, float *row, const int32_t *pages
         row[3] = NAN;
 }
 
+static inline void kit_copy_page(void *arg, int32_t to, int32_t from)
+{
+    struct kit *k = arg;
+    size_t bytes = EK_PAGE_TOKENS * sizeof k->slots[0];
+    memcpy(&k->slots[to * EK_PAGE_TOKENS], &k->slots[from * EK_PAGE_TOKENS], bytes);
+    k->n_copies++;
+}
+
+/* What is read after it was freed gives another answer than any token would. */
+static inline void kit_poison(void *arg, int32_t page)
+{
+    struct kit *k = arg;
+    for (int32_t i = 0; i < EK_PAGE_TOKENS; i++)
+        k->slots[page * EK_PAGE_TOKENS + i] = -1;
+}
+
 static inline int32_t kit_forward(void *arg, const struct ek_lm_seq *seqs,
                                   int32_t n_seqs, float *logits)
 {
@@ -103,9 +122,12 @@ static inline int32_t kit_forward(void *arg, const struct ek_lm_seq *seqs,
             int32_t pos = q->pos0 + i;
             int32_t page = q->pages[pos / EK_PAGE_TOKENS];
             assert_in_range(page, 0, KIT_PAGES - 1);
-            k->slots[page * EK_PAGE_TOKENS + pos % EK_PAGE_TOKENS] = q->tokens[i];
+            bool is_decode = k->has_own_decode && pos >= q->decode_from;
+            k->slots[page * EK_PAGE_TOKENS + pos % EK_PAGE_TOKENS] =
+                q->tokens[i] + (is_decode ? 1 << 20 : 0);
         }
         n_tokens += q->n_tokens;
+        k->max_chunk = q->n_tokens > k->max_chunk ? q->n_tokens : k->max_chunk;
         int32_t first = q->want == EK_LM_WANT_ALL    ? 0
                         : q->want == EK_LM_WANT_LAST ? q->n_tokens - 1
                                                      : q->n_tokens;
@@ -154,18 +176,32 @@ static inline void kit_release_deltas(struct kit *k)
         ek_engine_give_back(k->engine, k->held[--k->n_held]);
 }
 
+static inline struct ek_engine_model kit_model(struct kit *k)
+{
+    return (struct ek_engine_model){
+        .forward = kit_forward,
+        .copy_page = kit_copy_page,
+        .poison = kit_poison,
+        .arg = k,
+        .V = k->V,
+        .has_own_decode = k->has_own_decode,
+        .kv_saturated = &k->kv_saturated,
+    };
+}
+
 static inline void kit_open(struct kit *k, const struct ek_engine_options *o)
 {
     static const struct ek_ops ops = {.softmax = kit_softmax, .argmax = kit_argmax};
+    bool has_own_decode = k->has_own_decode;
     memset(k, 0, sizeof *k);
+    k->has_own_decode = has_own_decode;
     pthread_mutex_init(&k->gate, NULL);
     made_bpe_init(&k->made);
     k->end_id = made_token(&k->made, "<|im_end|>", EK_TOK_CONTROL);
     k->tokenizer = made_bpe_load(&k->made, "gpt-2");
     k->V = ek_tokenizer_size(k->tokenizer);
     assert_true(ek_tokenizer_is_end(k->tokenizer, k->end_id));
-    struct ek_engine_model model = {
-        .forward = kit_forward, .arg = k, .V = k->V, .kv_saturated = &k->kv_saturated};
+    struct ek_engine_model model = kit_model(k);
     assert_int_equal(
         ek_engine_new(&k->engine, &model, k->tokenizer, o, &ops, kit_on_delta, k, NULL),
         0);
@@ -177,13 +213,17 @@ static inline void kit_default(struct ek_engine_options *o)
                                     .n_pages = KIT_PAGES,
                                     .max_seqs = 4,
                                     .max_batch_tokens = 32,
-                                    .prefill_chunk = 8};
+                                    .prefill_chunk = 8,
+                                    .reserve_tokens = 32,
+                                    .page_check = EK_PAGE_CHECK_FULL,
+                                    .caches_prefixes = true};
 }
 
 static inline void kit_close(struct kit *k)
 {
-    const struct ek_pages *p = ek_engine_get_pages(k->engine);
+    struct ek_pages *p = ek_engine_get_pages(k->engine);
     assert_true(ek_pages_is_sane(p));
+    ek_pages_drop_cache(p);
     assert_int_equal(p->n_free + p->n_quarantined, p->n_pages);
     ek_engine_free(k->engine);
     ek_tokenizer_free(k->tokenizer);
@@ -238,6 +278,30 @@ static inline void kit_free(struct ek_request *r)
     free(r->user);
     ek_request_release(r);
     free(r);
+}
+
+/* Steps until the choice has n tokens. */
+static inline void kit_step_until(struct kit *k, const struct ek_request *r, int32_t n)
+{
+    for (int i = 0; r->choices[0].n_generated < n; i++) {
+        assert_true(i < 10000);
+        ek_engine_step(k->engine);
+    }
+}
+
+/* Both said the same, bit for bit. */
+static inline void kit_assert_same(const struct kit_answer *a,
+                                   const struct kit_answer *b)
+{
+    assert_int_equal(a->n_ids, b->n_ids);
+    assert_memory_equal(a->ids, b->ids, (size_t)a->n_ids * sizeof a->ids[0]);
+    assert_memory_equal(a->starts, b->starts, (size_t)a->n_ids * sizeof a->starts[0]);
+    assert_memory_equal(a->logprobs, b->logprobs,
+                        (size_t)a->n_ids * sizeof a->logprobs[0]);
+    assert_int_equal(a->text.len, b->text.len);
+    assert_memory_equal(a->text.data, b->text.data, a->text.len);
+    assert_int_equal(a->finish, b->finish);
+    assert_int_equal(a->n_generated, b->n_generated);
 }
 
 static inline void kit_stop(struct ek_request *r, const char *text)

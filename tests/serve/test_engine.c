@@ -1,5 +1,4 @@
 /* The engine over a model of a few lines (enginekit.h): what requests are promised. */
-#include "serve/engine_int.h"
 #include "serve/enginekit.h"
 
 static void setup(struct kit *k, const char *script, int32_t script_at)
@@ -162,151 +161,6 @@ static void stop_ids_and_min_tokens_and_ignored_ends(void **state)
     kit_close(&k);
 }
 
-/* Prompts of many lengths, each with a secret; the answers of the model depend on every
- * token before. */
-static struct ek_request *secret_request(uint64_t i, uint64_t seed)
-{
-    char prompt[128];
-    struct ek_rng rng;
-    ek_rng_init(&rng, seed * 1000 + i);
-    int n = snprintf(prompt, sizeof prompt,
-                     "secret %llu:", (unsigned long long)ek_rng_below(&rng, 1000000));
-    uint64_t more = ek_rng_below(&rng, 60);
-    for (uint64_t j = 0; j < more; j++)
-        prompt[n++] = (char)('a' + ek_rng_below(&rng, 26));
-    prompt[n] = 0;
-    struct ek_request *r = kit_request(prompt, 1 + (int32_t)ek_rng_below(&rng, 40), 1);
-    r->sampling.temperature = ek_rng_below(&rng, 2) ? 1.0f : 0.0f;
-    r->sampling.seed = i;
-    r->sampling.presence_penalty = ek_rng_below(&rng, 3) ? 0.0f : 0.5f;
-    return r;
-}
-
-static void answers_in_a_full_batch_are_those_of_a_solo_run(void **state)
-{
-    (void)state;
-    enum { N = 60 };
-    struct ek_request *batch[N];
-    struct kit k;
-    setup(&k, NULL, 0);
-    for (int i = 0; i < N; i++)
-        batch[i] = secret_request((uint64_t)i, 1);
-    for (int i = 0; i < N; i++) {
-        kit_submit(&k, batch[i]);
-        if (i % 5 == 0)
-            ek_engine_step(k.engine);
-    }
-    kit_run(&k);
-    assert_in_range(k.max_tokens, 9, 32);
-    for (int i = 0; i < N; i++) {
-        struct ek_request *solo = secret_request((uint64_t)i, 1);
-        kit_submit(&k, solo);
-        kit_run(&k);
-        struct kit_answer *a = kit_answer(batch[i], 0), *b = kit_answer(solo, 0);
-        assert_int_equal(a->n_ids, b->n_ids);
-        assert_memory_equal(a->ids, b->ids, (size_t)a->n_ids * sizeof a->ids[0]);
-        kit_free(solo);
-        kit_free(batch[i]);
-    }
-    kit_close(&k);
-}
-
-static void a_failed_page_check_ends_that_request_and_no_other(void **state)
-{
-    (void)state;
-    enum { N = 4 };
-    for (int32_t victim = 0; victim < N; victim++) {
-        struct ek_request *r[N];
-        struct kit k;
-        setup(&k, NULL, 0);
-        for (int i = 0; i < N; i++) {
-            r[i] = secret_request((uint64_t)i, 2);
-            r[i]->max_tokens = 40;
-            kit_submit(&k, r[i]);
-        }
-        while (kit_answer(r[N - 1], 0)->n_deltas < 3)
-            ek_engine_step(k.engine);
-        struct kit_answer *a = kit_answer(r[victim], 0);
-        int32_t n_before = a->n_ids;
-        struct ek_page_table *other = &r[(victim + 1) % N]->choices[0].table;
-        r[victim]->choices[0].table.refs[0] = other->refs[0];
-        kit_run(&k);
-        assert_int_equal(a->finish, EK_FINISH_ERROR);
-        assert_int_equal(a->n_ids, n_before);
-        assert_int_equal(ek_engine_get_stats(k.engine)->faults[EK_PAGE_FAULT_OWNER], 1);
-        assert_int_equal(ek_engine_get_pages(k.engine)->n_free, KIT_PAGES);
-        for (int i = 0; i < N; i++) {
-            if (i != victim)
-                assert_int_equal(kit_answer(r[i], 0)->finish, EK_FINISH_LENGTH);
-        }
-        for (int i = 0; i < N; i++)
-            kit_free(r[i]);
-        kit_close(&k);
-    }
-}
-
-static void cancel_frees_within_a_step(void **state)
-{
-    (void)state;
-    struct kit k;
-    setup(&k, NULL, 0);
-    struct ek_request *r[6];
-    for (int i = 0; i < 6; i++) {
-        r[i] = kit_request("some prompt that is long enough", 60, 1);
-        kit_submit(&k, r[i]);
-    }
-    for (int i = 0; i < 20; i++)
-        ek_engine_step(k.engine);
-    assert_int_equal(ek_engine_get_stats(k.engine)->n_running, 4);
-    assert_int_equal(ek_engine_get_stats(k.engine)->n_waiting, 2);
-    ek_engine_cancel(k.engine, r[5]); /* one that waits: the running ones go on */
-    assert_int_equal(kit_answer(r[5], 0)->finish, EK_FINISH_ABORT);
-    assert_int_equal(ek_engine_get_stats(k.engine)->n_waiting, 1);
-    ek_engine_cancel(k.engine, r[1]); /* one that runs */
-    assert_int_equal(kit_answer(r[1], 0)->finish, EK_FINISH_ABORT);
-    assert_int_equal(ek_engine_get_stats(k.engine)->n_running, 3);
-    ek_engine_cancel(k.engine, r[1]); /* gone already */
-    kit_free(r[1]);
-    kit_run(&k);
-    for (int i = 0; i < 5; i++) {
-        if (i != 1)
-            assert_int_equal(kit_answer(r[i], 0)->finish, EK_FINISH_LENGTH);
-    }
-    for (int i = 0; i < 6; i++) {
-        if (i != 1)
-            kit_free(r[i]);
-    }
-    kit_close(&k);
-}
-
-static void a_slow_reader_holds_up_nobody_else(void **state)
-{
-    (void)state;
-    struct kit k;
-    setup(&k, NULL, 0);
-    struct ek_request *slow = kit_request("slow", 200, 1);
-    struct ek_request *quick = kit_request("quick", 200, 1);
-    kit_submit(&k, slow);
-    k.holds_deltas = true;
-    while (k.n_held == 0)
-        ek_engine_step(k.engine);
-    struct ek_delta *held = k.held[0];
-    k.holds_deltas = false;
-    kit_submit(&k, quick);
-    kit_run(&k);
-    assert_int_equal(kit_answer(quick, 0)->finish, EK_FINISH_LENGTH);
-    assert_int_equal(kit_answer(slow, 0)->n_deltas, 1);
-    k.n_held = 0;
-    ek_engine_give_back(k.engine, held);
-    kit_run(&k);
-    assert_int_equal(kit_answer(slow, 0)->finish, EK_FINISH_LENGTH);
-    assert_int_equal(kit_answer(slow, 0)->n_ids, 200);
-    assert_true(kit_answer(slow, 0)->n_deltas < 5);
-    kit_free(slow);
-    kit_free(quick);
-    kit_close(&k);
-}
-
 static void choices_of_one_request_differ_and_repeat(void **state)
 {
     (void)state;
@@ -394,35 +248,6 @@ static void no_choice_speaks_before_the_prompt_is_scored(void **state)
     kit_close(&k);
 }
 
-static void a_long_prompt_stalls_no_answer_under_way(void **state)
-{
-    (void)state;
-    enum { N = 200 };
-    char prompt[N + 1];
-    struct kit k;
-    setup(&k, NULL, 0);
-    memset(prompt, 'a', N);
-    prompt[N] = 0;
-    struct ek_request *early = kit_request("hi", 100, 1);
-    struct ek_request *late = kit_request(prompt, 5, 1);
-    kit_submit(&k, early);
-    while (kit_answer(early, 0)->n_generated == 0)
-        ek_engine_step(k.engine);
-    kit_submit(&k, late);
-    int n_steps = 0;
-    for (; kit_answer(late, 0)->n_generated == 0; n_steps++) {
-        int64_t before = ek_engine_get_stats(k.engine)->generated_tokens;
-        ek_engine_step(k.engine);
-        /* A token for the one under way in every step, whatever the prompt takes. */
-        assert_true(ek_engine_get_stats(k.engine)->generated_tokens > before);
-    }
-    assert_in_range(n_steps, 5, N);
-    kit_run(&k);
-    kit_free(early);
-    kit_free(late);
-    kit_close(&k);
-}
-
 static void a_row_that_is_not_finite_is_an_error_and_no_token(void **state)
 {
     (void)state;
@@ -457,65 +282,6 @@ static void a_prompt_id_the_model_has_not_is_refused(void **state)
     kit_close(&k);
 }
 
-static void what_cannot_fit_is_refused_and_what_can_waits_for_pages(void **state)
-{
-    (void)state;
-    struct ek_engine_options o;
-    struct kit k;
-    struct ek_err err = EK_ERR_INIT;
-    kit_default(&o);
-    o.n_pages = 8;
-    kit_open(&k, &o);
-    struct ek_request *r = kit_request("hi", 127, 1);
-    assert_int_equal(ek_request_prepare(r, k.engine, &err), EK_ELIMIT);
-    kit_free(r);
-    r = kit_request("hi", KIT_CTX - 1, 1);
-    assert_int_equal(ek_request_prepare(r, k.engine, &err), EK_ELIMIT);
-    assert_non_null(strstr(err.text, "256"));
-    kit_free(r);
-    struct ek_request *many[5];
-    for (int i = 0; i < 5; i++) {
-        many[i] = kit_request("hi", 62, 1); /* four pages each: two run at once */
-        kit_submit(&k, many[i]);
-    }
-    for (int i = 0; i < 10; i++) {
-        ek_engine_step(k.engine);
-        assert_int_equal(ek_engine_get_stats(k.engine)->n_running, 2);
-    }
-    kit_run(&k);
-    for (int i = 0; i < 5; i++) {
-        assert_int_equal(kit_answer(many[i], 0)->finish, EK_FINISH_LENGTH);
-        kit_free(many[i]);
-    }
-    kit_close(&k);
-}
-
-static void a_step_allocates_nothing(void **state)
-{
-    (void)state;
-    struct kit k;
-    setup(&k, NULL, 0);
-    struct ek_request *r[6];
-    for (int i = 0; i < 6; i++) {
-        r[i] = kit_request("prompt", 100, 1);
-        r[i]->wants_logprobs = true;
-        r[i]->n_top = 5;
-        r[i]->sampling.frequency_penalty = 0.5f;
-        r[i]->sampling.top_p = 0.9f;
-        assert_int_equal(ek_buf_reserve(&kit_answer(r[i], 0)->text, 4096), 0);
-        kit_submit(&k, r[i]);
-    }
-    ek_mem_fail_at(1);
-    kit_run(&k);
-    assert_false(ek_mem_failed());
-    ek_mem_fail_at(0);
-    for (int i = 0; i < 6; i++) {
-        assert_int_equal(kit_answer(r[i], 0)->n_ids, 100);
-        kit_free(r[i]);
-    }
-    kit_close(&k);
-}
-
 static void prepare_survives_any_failed_allocation(void **state)
 {
     (void)state;
@@ -534,41 +300,6 @@ static void prepare_survives_any_failed_allocation(void **state)
     kit_close(&k);
 }
 
-static void random_arrivals_and_cancels_leave_nothing_behind(void **state)
-{
-    (void)state;
-    enum { N = 24 };
-    struct ek_request *r[N] = {0};
-    struct ek_rng rng;
-    struct kit k;
-    uint64_t next = 0;
-    ek_rng_init(&rng, 11);
-    setup(&k, NULL, 0);
-    for (int step = 0; step < 3000; step++) {
-        uint64_t i = ek_rng_below(&rng, N);
-        if (!r[i]) {
-            r[i] = secret_request(next++, 3);
-            kit_submit(&k, r[i]);
-        } else if (kit_answer(r[i], 0)->finish != EK_FINISH_NONE) {
-            kit_free(r[i]);
-            r[i] = NULL;
-        } else if (ek_rng_below(&rng, 8) == 0) {
-            ek_engine_cancel(k.engine, r[i]);
-            assert_int_equal(kit_answer(r[i], 0)->finish, EK_FINISH_ABORT);
-        }
-        ek_engine_step(k.engine);
-        assert_true(ek_pages_is_sane(ek_engine_get_pages(k.engine)));
-    }
-    kit_run(&k);
-    for (int i = 0; i < N; i++) {
-        if (r[i]) {
-            assert_int_not_equal(kit_answer(r[i], 0)->finish, EK_FINISH_NONE);
-            kit_free(r[i]);
-        }
-    }
-    kit_close(&k);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -580,20 +311,12 @@ int main(void)
         cmocka_unit_test(half_a_stop_string_comes_out_when_the_answer_ends),
         cmocka_unit_test(characters_of_many_tokens_are_never_split),
         cmocka_unit_test(stop_ids_and_min_tokens_and_ignored_ends),
-        cmocka_unit_test(answers_in_a_full_batch_are_those_of_a_solo_run),
-        cmocka_unit_test(a_failed_page_check_ends_that_request_and_no_other),
-        cmocka_unit_test(cancel_frees_within_a_step),
-        cmocka_unit_test(a_slow_reader_holds_up_nobody_else),
         cmocka_unit_test(choices_of_one_request_differ_and_repeat),
         cmocka_unit_test(prompt_logprobs_are_those_of_each_position),
         cmocka_unit_test(no_choice_speaks_before_the_prompt_is_scored),
-        cmocka_unit_test(a_long_prompt_stalls_no_answer_under_way),
         cmocka_unit_test(a_row_that_is_not_finite_is_an_error_and_no_token),
         cmocka_unit_test(a_prompt_id_the_model_has_not_is_refused),
-        cmocka_unit_test(what_cannot_fit_is_refused_and_what_can_waits_for_pages),
-        cmocka_unit_test(a_step_allocates_nothing),
         cmocka_unit_test(prepare_survives_any_failed_allocation),
-        cmocka_unit_test(random_arrivals_and_cancels_leave_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -39,8 +39,7 @@ static void start(struct fixture *f, const char *script, const char *key)
     f->rt.longest_piece = 10;
     f->rt.ops = &ops;
     f->rt.kv.n_pages = KIT_PAGES;
-    f->rt.engine_model =
-        (struct ek_engine_model){.forward = kit_forward, .arg = &f->kit, .V = f->kit.V};
+    f->rt.engine_model = kit_model(&f->kit);
     ek_auth_init(&f->auth);
     if (key)
         assert_int_equal(ek_auth_add(&f->auth, key, NULL), 0);

@@ -27,8 +27,7 @@ static void open_worker(struct fixture *f, int32_t max_choices)
     kit_default(&o);
     kit_open(&f->kit, &o);
     ek_engine_free(f->kit.engine); /* this one reports to the kit, not to a worker */
-    struct ek_engine_model model = {
-        .forward = kit_forward, .arg = &f->kit, .V = f->kit.V};
+    struct ek_engine_model model = kit_model(&f->kit);
     assert_int_equal(ek_worker_new(&f->worker, max_choices, on_news, NULL, NULL), 0);
     assert_int_equal(ek_engine_new(&f->kit.engine, &model, f->kit.tokenizer, &o, &ops,
                                    ek_worker_on_delta, f->worker, NULL),
