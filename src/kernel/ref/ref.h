@@ -12,8 +12,8 @@ ek_kv_write_fn ek_ref_kv_write;
 ek_attn_fn ek_ref_attn;
 ek_glu_fn ek_ref_glu;
 ek_add_fn ek_ref_add;
-ek_softmax_fn ek_ref_softmax;
-ek_argmax_fn ek_ref_argmax;
+ek_peaks_fn ek_ref_peaks;
+ek_weigh_fn ek_ref_weigh;
 ek_probe_read_fn ek_ref_probe_read;
 ek_probe_dot_fn ek_ref_probe_dot;
 
