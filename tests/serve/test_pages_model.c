@@ -82,7 +82,8 @@ static bool is_prefix(const struct naive_page *a, const struct naive_page *b)
 static bool is_leaf(const struct world *w, int32_t i)
 {
     for (int32_t j = 0; j < N_SHARED; j++) {
-        if (j != i && w->pages[j].is_alive && is_prefix(&w->pages[i], &w->pages[j]))
+        if (j != i && w->pages[j].is_alive && w->pages[j].is_public &&
+            is_prefix(&w->pages[i], &w->pages[j]))
             return false;
     }
     return true;
@@ -235,7 +236,8 @@ static void op_fork(struct world *w, int s, int to)
     bool has_partial = m->n_tokens % EK_PAGE_TOKENS != 0;
     bool has_room = !has_partial || make_free(w, 1);
     pk_start(&w->k, &w->seqs[to], m->tenant);
-    w->seqs[to].table.n_public = m->n_public;
+    int32_t n_public = draw(w, 2) ? INT32_MAX : m->n_public;
+    w->seqs[to].table.n_public = n_public;
     assert_int_equal(pk_fork(&w->k, &w->seqs[s], &w->seqs[to]),
                      has_room ? 0 : EK_EBUSY);
     if (!has_room)
@@ -244,6 +246,7 @@ static void op_fork(struct world *w, int s, int to)
         share_next(w, s, false);
     w->naive[to] = *m;
     w->naive[to].n_own = has_partial;
+    w->naive[to].n_public = n_public;
     int32_t at = m->n_tokens;
     if (at < PK_TOKENS)
         w->seqs[to].tokens[at] = 8000 + to; /* and so they part */
@@ -287,7 +290,9 @@ static void op_forge(struct world *w, int s, int other)
     struct ek_page_ref right = a->refs[i];
     a->refs[i] = b->refs[j];
     assert_int_not_equal(pk_check(&w->k, a, &bad), EK_PAGE_FAULT_NONE);
-    if (w->k.pages.chain_mask == 0) { /* found; but which pages a held cannot be told */
+    const struct ek_page *g = w->k.pages.pages;
+    if (g[right.page].chain == g[a->refs[i].page].chain) {
+        /* Found; but of two equal pages it cannot be told which one a held. */
         a->refs[i] = right;
         return;
     }
