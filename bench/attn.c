@@ -1,7 +1,9 @@
-/* attn.c - decode attention at depth, one thread: the best variant of this CPU against
- * ref and against a streaming read of the same keys and values, interleaved in one run.
+/* attn.c - decode attention at depth: the best variant of this CPU against ref (one
+ * thread) and against a streaming read of the same keys and values by as many threads,
+ * interleaved in one run.
  *
- *   bench_attn [--rounds N] [--isa avx2] [--pages huge] [--only TEXT] [--json FILE]
+ *   bench_attn [--rounds N] [--threads N] [--isa avx2] [--pages huge] [--only TEXT]
+ *              [--json FILE]
  *
  * --pages huge: asks for 2 MiB pages of memory, which shows what the TLB costs.
  * --only: cases whose name has TEXT in it, such as qwen3_0.6b_e4m3.
@@ -12,6 +14,7 @@
  * GB/s: bytes of keys and values at the depth over time. */
 #include "base/mem.h"
 #include "base/rng.h"
+#include "base/team.h"
 #include "kernel/ops.h"
 
 #include <math.h>
@@ -21,10 +24,11 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define MAX_ROUNDS 101
-#define POOL_BYTES ((size_t)48 << 20) /* of K, and of V */
-#define MAX_SEQS   512
-#define REF_TOKENS 8192 /* keys that ref takes */
+#define MAX_ROUNDS  101
+#define POOL_BYTES  ((size_t)48 << 20) /* of K, and of V */
+#define MAX_SEQS    512
+#define MAX_THREADS 64
+#define REF_TOKENS  8192 /* keys that ref takes */
 
 struct shape {
     const char *name;
@@ -38,15 +42,17 @@ static const char *const dtype_names[] = {"f32", "bf16", "e4m3"};
 static const int depths[] = {0, 1024, 4096};
 
 struct bench {
-    unsigned char *k, *v; /* POOL_BYTES each */
-    float *q, *out;       /* (MAX_SEQS, H*D) */
-    void *scratch;
+    unsigned char *k, *v;   /* POOL_BYTES each */
+    float *q, *out;         /* (MAX_SEQS, H*D) */
+    unsigned char *scratch; /* of all threads */
+    size_t scratch_bytes;   /* of one */
+    struct ek_team *team;
     int32_t *pages; /* all pages, shuffled; sequences take runs of it */
     struct ek_attn_seq seqs[MAX_SEQS];
     struct ek_attn_dims d;
     int64_t n_seqs;
     const struct ek_ops *ours;
-    int n_rounds;
+    int n_rounds, n_threads;
     bool huge;
     FILE *json;
     const char *only; /* NULL: all cases */
@@ -98,7 +104,8 @@ static void set_case(struct bench *b, int depth)
     int64_t n_pages = (int64_t)(2 * POOL_BYTES / bytes_a_token(b)) / P;
     b->n_seqs = n_pages / n < MAX_SEQS ? n_pages / n : MAX_SEQS;
     for (int64_t i = 0; i < b->n_seqs; i++)
-        b->seqs[i] = (struct ek_attn_seq){b->pages + i * n, depth, 1, i};
+        b->seqs[i] = (struct ek_attn_seq){
+            .pages = b->pages + i * n, .pos0 = depth, .n_tokens = 1, .row0 = i};
 }
 
 static void set_format(struct bench *b, const struct shape *s, enum ek_dtype t)
@@ -120,32 +127,64 @@ static void set_format(struct bench *b, const struct shape *s, enum ek_dtype t)
     }
 }
 
-/* Seconds a key with its value, all kv heads. */
-static double attend(struct bench *b, const struct ek_ops *ops, int64_t n_seqs)
+struct work {
+    struct bench *b;
+    const struct ek_ops *ops;
+    struct ek_attn_args args;
+    int64_t n_items;
+    uint64_t sum[MAX_THREADS];
+};
+
+static void attend_some(void *arg, int member, int n_members)
 {
-    int64_t ld = (int64_t)b->d.H * b->d.D, n_items = n_seqs * b->d.K;
+    const struct work *w = arg;
+    w->ops->attn(&w->args, member, w->n_items, n_members,
+                 w->b->scratch + (size_t)member * w->b->scratch_bytes);
+}
+
+/* Seconds a key with its value, all kv heads. */
+static double attend(struct bench *b, const struct ek_ops *ops, int64_t n_seqs,
+                     bool by_team)
+{
+    int64_t ld = (int64_t)b->d.H * b->d.D;
+    struct work w = {
+        .b = b, .ops = ops, .n_items = ek_attn_cut(b->seqs, n_seqs, &b->d, 0, 0)};
+    w.args = (struct ek_attn_args){b->out,  b->q, b->k, b->v,   &b->d,
+                                   b->seqs, ld,   ld,   n_seqs, NULL};
     double start = now_s();
-    for (int64_t i = 0; i < n_items; i++)
-        ops->attn(b->out, ld, b->q, ld, b->k, b->v, &b->d, b->seqs, n_seqs, i, i + 1,
-                  b->scratch);
+    if (by_team)
+        ek_team_run(b->team, attend_some, &w);
+    else
+        attend_some(&w, 0, 1);
     return (now_s() - start) / (double)(n_seqs * (b->seqs[0].pos0 + 1));
+}
+
+static void stream_some(void *arg, int member, int n_members)
+{
+    struct work *w = arg;
+    uint64_t sum[8] = {0};
+    int64_t lo, hi;
+    ek_team_share(&lo, &hi, POOL_BYTES, 4096, member, n_members);
+    for (int side = 0; side < 2; side++)
+        for (int64_t i = lo; i < hi; i += 64) {
+            uint64_t x[8];
+            memcpy(x, (side ? w->b->v : w->b->k) + i, sizeof x);
+            for (int j = 0; j < 8; j++)
+                sum[j] += x[j];
+        }
+    for (int j = 0; j < 8; j++)
+        w->sum[member] += sum[j];
 }
 
 /* Bytes a second of reading both pools from end to end. */
 static double stream(struct bench *b)
 {
-    uint64_t sum[8] = {0};
+    struct work w = {.b = b};
     double start = now_s();
-    for (int side = 0; side < 2; side++)
-        for (size_t i = 0; i < POOL_BYTES; i += 64) {
-            uint64_t x[8];
-            memcpy(x, (side ? b->v : b->k) + i, sizeof x);
-            for (int j = 0; j < 8; j++)
-                sum[j] += x[j];
-        }
+    ek_team_run(b->team, stream_some, &w);
     double s = now_s() - start;
-    for (int j = 0; j < 8; j++)
-        b->sink += sum[j];
+    for (int j = 0; j < b->n_threads; j++)
+        b->sink += w.sum[j];
     return 2.0 * (double)POOL_BYTES / s;
 }
 
@@ -169,8 +208,8 @@ static void measure(struct bench *b, const char *name)
     n_ref = n_ref < 1 ? 1 : n_ref < b->n_seqs ? n_ref : b->n_seqs;
     for (int i = 0; i < b->n_rounds; i++) {
         read[i] = stream(b) / 1e9;
-        ours[i] = bytes / attend(b, b->ours, b->n_seqs) / 1e9;
-        plain[i] = bytes / attend(b, ref, n_ref) / 1e9;
+        ours[i] = bytes / attend(b, b->ours, b->n_seqs, true) / 1e9;
+        plain[i] = bytes / attend(b, ref, n_ref, false) / 1e9;
         of_ref[i] = ours[i] / plain[i];
         of_read[i] = ours[i] / read[i];
     }
@@ -194,9 +233,9 @@ static void measure(struct bench *b, const char *name)
 static void measure_all(struct bench *b)
 {
     printf(
-        "one thread, %d rounds, %s, GB/s of keys and values: min, median, max; ref; a "
+        "%d threads, %d rounds, %s, GB/s of keys and values: min, median, max; ref; a "
         "streaming read; ratios' median and 10%% to 90%%\n%-24s %23s   %7s %7s   %s\n",
-        b->n_rounds, ek_isa_name(b->ours->isa), "", "ours", "ref", "read",
+        b->n_threads, b->n_rounds, ek_isa_name(b->ours->isa), "", "ours", "ref", "read",
         "ours/ref, ours/read");
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (size_t t = 0; t < sizeof dtypes / sizeof dtypes[0]; t++) {
@@ -214,13 +253,16 @@ static void measure_all(struct bench *b)
 
 static bool reserve(struct bench *b)
 {
+    if (ek_team_new(&b->team, b->n_threads, true, NULL))
+        return false;
     const struct ek_attn_dims most = {
         .H = 16, .K = 3, .D = 128, .page_tokens = 16, .kv_dtype = EK_DTYPE_F32};
     b->k = ek_alloc_aligned((size_t)2 << 20, POOL_BYTES);
     b->v = ek_alloc_aligned((size_t)2 << 20, POOL_BYTES);
     b->q = ek_alloc_aligned(64, (size_t)MAX_SEQS * 2048 * sizeof(float));
     b->out = ek_alloc_aligned(64, (size_t)MAX_SEQS * 2048 * sizeof(float));
-    b->scratch = ek_alloc_aligned(64, ek_attn_scratch_bytes(&most));
+    b->scratch_bytes = ek_attn_scratch_bytes(&most);
+    b->scratch = ek_alloc_aligned(64, (size_t)b->n_threads * b->scratch_bytes);
     /* the smallest page of a case: e4m3, 3 heads of 64 */
     b->pages = ek_alloc_array(POOL_BYTES / ((size_t)16 * 3 * 64), sizeof *b->pages);
     return b->k && b->v && b->q && b->out && b->scratch && b->pages;
@@ -228,6 +270,7 @@ static bool reserve(struct bench *b)
 
 static void release(struct bench *b)
 {
+    ek_team_free(b->team);
     ek_free(b->k);
     ek_free(b->v);
     ek_free(b->q);
@@ -239,8 +282,8 @@ static void release(struct bench *b)
 static int usage(void)
 {
     fprintf(stderr,
-            "usage: bench_attn [--rounds N] [--isa avx2] [--pages huge] [--only TEXT] "
-            "[--json FILE]\n");
+            "usage: bench_attn [--rounds N] [--threads N] [--isa avx2] [--pages huge] "
+            "[--only TEXT] [--json FILE]\n");
     return 2;
 }
 
@@ -248,10 +291,13 @@ int main(int argc, char **argv)
 {
     static struct bench b;
     b.n_rounds = 7;
+    b.n_threads = 1;
     b.ours = ek_ops_get(ek_isa_best());
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--rounds"))
             b.n_rounds = (int)strtol(argv[i + 1], NULL, 10);
+        else if (!strcmp(argv[i], "--threads"))
+            b.n_threads = (int)strtol(argv[i + 1], NULL, 10);
         else if (!strcmp(argv[i], "--json"))
             b.json = fopen(argv[i + 1], "w");
         else if (!strcmp(argv[i], "--only"))
@@ -264,7 +310,8 @@ int main(int argc, char **argv)
         else
             return usage();
     }
-    if (argc % 2 == 0 || b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS)
+    if (argc % 2 == 0 || b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS || b.n_threads < 1 ||
+        b.n_threads > MAX_THREADS)
         return usage();
     int status = 1;
     if (!reserve(&b)) {

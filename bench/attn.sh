@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds and runs the measurement of decode attention at depth; see bench/attn.c.
-#   bench/attn.sh [--rounds N] [--isa avx2] [--pages huge] [--only TEXT] [--json FILE]
+#   bench/attn.sh [--rounds N] [--threads N] [--isa avx2] [--pages huge] [--only TEXT] [--json FILE]
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 cmake -S "$root" --preset release -DEK_BENCH=ON >/dev/null

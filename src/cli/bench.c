@@ -11,11 +11,10 @@
 
 #define PEAK_SECONDS 0.02 /* of one repetition of a probe */
 
-double ek_bench_now_s(const struct ek_team *team)
+static double now_s(void)
 {
     struct timespec t;
-    bool is_alone = ek_team_size(team) == 1;
-    clock_gettime(is_alone ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
@@ -130,10 +129,10 @@ int ek_bench_bandwidth(struct ek_bench_stat *gb_s, struct ek_bench *b, size_t by
     double read = (double)j.share * n_members;
     int times = (int)(67108864 / read) + 1;
     for (int r = -1; r < n_repeats; r++) {
-        double start = ek_bench_now_s(b->team);
+        double start = now_s();
         for (int i = 0; i < times; i++)
             ek_team_run(b->team, work, &j);
-        double s = ek_bench_now_s(b->team) - start;
+        double s = now_s() - start;
         if (r >= 0)
             v[r] = read * times / s / 1e9;
     }
@@ -152,14 +151,14 @@ struct ek_bench_stat ek_bench_peak(const struct ek_bench *b,
                     .n_members = n_members,
                     .what = DOT};
     for (; s < PEAK_SECONDS; j.rounds *= 2) { /* finds how many rounds take long */
-        double start = ek_bench_now_s(b->team);
+        double start = now_s();
         ek_team_run(b->team, work, &j);
-        s = ek_bench_now_s(b->team) - start;
+        s = now_s() - start;
     }
     for (int r = 0; r < n_repeats; r++) {
-        double start = ek_bench_now_s(b->team);
+        double start = now_s();
         ek_team_run(b->team, work, &j);
-        s = ek_bench_now_s(b->team) - start;
+        s = now_s() - start;
         v[r] = 0;
         for (int i = 0; i < n_members; i++)
             v[r] += 2.0 * (double)j.done[i][0] / s / 1e9;

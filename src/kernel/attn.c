@@ -13,246 +13,411 @@ static int64_t round_up(int64_t n, int64_t to)
     return (n + to - 1) / to * to;
 }
 
+static int64_t min64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
 static int64_t tiles_of(const struct ek_attn_seq *seq)
 {
     return (seq->n_tokens + EK_ATTN_TILE - 1) / EK_ATTN_TILE;
 }
 
-int64_t ek_attn_items(const struct ek_attn_dims *d, const struct ek_attn_seq *seqs,
-                      int64_t n_seqs)
+static int64_t spans_of(const struct ek_attn_seq *seq)
 {
-    int64_t n = 0;
+    return ((int64_t)seq->pos0 + seq->n_tokens + EK_ATTN_SPAN - 1) / EK_ATTN_SPAN;
+}
+
+int64_t ek_attn_cut(struct ek_attn_seq *seqs, int64_t n_seqs,
+                    const struct ek_attn_dims *d, int64_t want, int64_t n_part_rows)
+{
+    int64_t n = 0, rows = 0;
     for (int64_t i = 0; i < n_seqs; i++)
         n += tiles_of(&seqs[i]) * d->K;
+    bool splits = n < want;
+    n = 0;
+    for (int64_t i = 0; i < n_seqs; i++) {
+        struct ek_attn_seq *seq = &seqs[i];
+        int64_t spans = spans_of(seq), need = spans * seq->n_tokens * d->H;
+        bool is_split =
+            splits && tiles_of(seq) == 1 && spans > 1 && need <= n_part_rows - rows;
+        seq->item0 = n;
+        seq->part0 = is_split ? rows : -1;
+        rows += is_split ? need : 0;
+        n += (is_split ? spans : tiles_of(seq)) * d->K;
+    }
     return n;
 }
 
-/* The parts of one thread's scratch. */
-struct parts {
-    float *q, *acc, *k, *v, *s, *m, *l;
-    int64_t Dp, Pp, end; /* end: floats in all */
-};
-
-static struct parts parts_of(const struct ek_attn_dims *d, float *base, int64_t pad)
+static int64_t padded(const struct ek_attn_dims *d)
 {
-    int64_t Dp = round_up(d->D, pad), Pp = round_up(d->page_tokens, 16);
-    int64_t R = EK_ATTN_TILE * (d->H / d->K), Rp = round_up(R, 16), at = 0;
-    struct parts p = {.Dp = Dp, .Pp = Pp};
+    return round_up(d->D, EK_ATTN_COLS);
+}
+
+/* Floats of a row of sums. */
+static int64_t part_floats(int64_t Dp)
+{
+    return EK_ATTN_HEAD + Dp;
+}
+
+size_t ek_attn_part_bytes(const struct ek_attn_dims *d)
+{
+    return (size_t)part_floats(padded(d)) * sizeof(float);
+}
+
+/* The buffers of b and the sums from base (NULL: only measured); floats in all. */
+static int64_t lay_out(struct ek_attn_block *b, float **sum,
+                       const struct ek_attn_dims *d, float *base)
+{
+    int64_t Dp = padded(d), at = 0;
+    int64_t R = EK_ATTN_TILE * (d->H / d->K), Rp = round_up(R, 16);
     const struct {
         float **part;
         int64_t n;
-    } list[] = {{&p.q, R * Dp},  {&p.acc, R * Dp},           {&p.k, Pp * Dp},
-                {&p.v, Pp * Dp}, {&p.s, EK_ATTN_GROUP * Pp}, {&p.m, Rp},
-                {&p.l, Rp}};
+    } list[] = {{&b->q, R * EK_ATTN_Q * Dp},
+                {&b->acc, R * Dp},
+                {sum, R * part_floats(Dp)},
+                {&b->p, R * EK_ATTN_BLOCK},
+                {&b->x, EK_ATTN_BLOCK * Dp},
+                {&b->l, R * EK_ATTN_LANES},
+                {&b->m, Rp},
+
+                {&b->old, Rp}};
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
         *list[i].part = base ? base + at : NULL;
         at += list[i].n;
     }
-    p.end = at;
-    return p;
+    return at;
 }
 
 size_t ek_attn_scratch_bytes(const struct ek_attn_dims *d)
 {
-    return (size_t)parts_of(d, NULL, EK_ATTN_PAD).end * sizeof(float);
+    struct ek_attn_block b;
+    float *sum;
+    return (size_t)lay_out(&b, &sum, d, NULL) * sizeof(float);
 }
 
-/* One item: queries [q0, q0+n) of a sequence, one kv head. */
+/* One item: queries [q0, q0+n) of a sequence, one kv head, spans [span0,span1). */
 struct item {
+    const struct ek_attn_args *a;
+    const struct ek_attn_steps *steps;
     const struct ek_attn_seq *seq;
-    int64_t q0, n, kv_head;
+    int64_t q0, n, kv_head, span0, span1;
+    int64_t g, rows; /* heads of the kv head; n * g: row i*g + h is query i, head h */
 };
 
-static struct item locate(const struct ek_attn_args *a, int64_t i)
+/* The last sequence whose items begin at or before item i; one without items shares
+ * its begin with the next. */
+static const struct ek_attn_seq *seq_of(const struct ek_attn_args *a, int64_t i)
 {
-    const struct ek_attn_seq *seq = a->seqs;
-    while (i >= tiles_of(seq) * a->d->K) {
-        i -= tiles_of(seq) * a->d->K;
-        seq++;
-        assert(seq < a->seqs + a->n_seqs);
+    int64_t lo = 0, hi = a->n_seqs;
+    while (hi - lo > 1) {
+        int64_t mid = (lo + hi) / 2;
+        if (a->seqs[mid].item0 <= i)
+            lo = mid;
+        else
+            hi = mid;
     }
-    struct item it = {
-        .seq = seq, .q0 = i / a->d->K * EK_ATTN_TILE, .kv_head = i % a->d->K};
-    it.n = seq->n_tokens - it.q0 < EK_ATTN_TILE ? seq->n_tokens - it.q0 : EK_ATTN_TILE;
-    return it;
-}
-
-/* Row i*g + h of the scratch is query i of the item, head h of its group of g. */
-static void begin_rows(const struct ek_attn_args *a, const struct item *it,
-                       const struct parts *p)
-{
-    int64_t D = a->d->D, g = a->d->H / a->d->K;
-    memset(p->q, 0, (size_t)(it->n * g * p->Dp) * sizeof(float));
-    memset(p->acc, 0, (size_t)(it->n * g * p->Dp) * sizeof(float));
-    for (int64_t r = 0; r < it->n * g; r++) {
-        const float *q = a->q + (it->seq->row0 + it->q0 + r / g) * a->ldq +
-                         (it->kv_head * g + r % g) * D;
-        memcpy(p->q + r * p->Dp, q, (size_t)D * sizeof *q);
-        p->m[r] = -INFINITY;
-        p->l[r] = 0;
-    }
-}
-
-static void end_rows(const struct ek_attn_args *a, const struct item *it,
-                     const struct parts *p)
-{
-    const struct ek_attn_dims *d = a->d;
-    int64_t D = d->D, g = d->H / d->K;
-    float v_scale = d->v_scale ? d->v_scale[it->kv_head] : 1.0f;
-    for (int64_t r = 0; r < it->n * g; r++) {
-        float *out = a->out + (it->seq->row0 + it->q0 + r / g) * a->ldo +
-                     (it->kv_head * g + r % g) * D;
-        const float *acc = p->acc + r * p->Dp;
-        float scale = v_scale / p->l[r];
-        for (int64_t c = 0; c < D; c++)
-            out[c] = acc[c] * scale;
-    }
+    return a->seqs + lo;
 }
 
 /* Tokens [j0,j1) that a row sees of the n from position base; none when j0 >= j1. */
-struct span {
+struct reach {
     int64_t j0, j1;
 };
 
-static struct span span_of(const struct ek_attn_args *a, const struct item *it,
-                           int64_t r, int64_t base, int64_t n)
+static struct reach reach_of_row(const struct item *it, int64_t r, int64_t base,
+                                 int64_t n)
 {
+    int64_t pos = it->seq->pos0 + it->q0 + r / it->g, window = it->a->d->window;
+    int64_t first = window > 0 ? pos - window + 1 : 0;
+    return (struct reach){max64(first - base, 0), min64(pos + 1 - base, n)};
+}
+
+/* What any row of the item sees: the first rows see the first tokens, the last rows the
+ * last. */
+static struct reach reach_of(const struct item *it, int64_t base, int64_t n)
+{
+    return (struct reach){reach_of_row(it, 0, base, n).j0,
+                          reach_of_row(it, it->rows - 1, base, n).j1};
+}
+
+/* The spans that a whole item has to take. */
+static void set_spans(struct item *it)
+{
+    struct reach see = reach_of(it, 0, INT64_MAX);
+    it->span0 = see.j0 / EK_ATTN_SPAN;
+    it->span1 = (see.j1 + EK_ATTN_SPAN - 1) / EK_ATTN_SPAN;
+}
+
+static struct item item_of(const struct ek_attn_args *a, int64_t i,
+                           const struct ek_attn_steps *steps)
+{
+    const struct ek_attn_seq *seq = seq_of(a, i);
+    int64_t K = a->d->K, at = (i - seq->item0) / K;
+    struct item it = {.a = a, .steps = steps, .seq = seq, .g = a->d->H / K};
+    it.kv_head = (i - seq->item0) % K;
+    if (seq->part0 >= 0) {
+        it.span0 = at;
+        it.span1 = at + 1;
+    } else {
+        it.q0 = at * EK_ATTN_TILE;
+    }
+    it.n = min64(seq->n_tokens - it.q0, EK_ATTN_TILE);
+    it.rows = it.n * it.g;
+    if (seq->part0 < 0)
+        set_spans(&it);
+    return it;
+}
+
+/* Where the strips of the block from position base lie that [j0,j1) touches. */
+static void find_strips(const struct item *it, int64_t base, struct reach see,
+                        const unsigned char *k[EK_ATTN_STRIPS],
+                        const unsigned char *v[EK_ATTN_STRIPS])
+{
+    const struct ek_attn_args *a = it->a;
     const struct ek_attn_dims *d = a->d;
-    int64_t pos = it->seq->pos0 + it->q0 + r / (d->H / d->K);
-    int64_t first = d->window > 0 ? pos - d->window + 1 : 0;
-    return (struct span){first > base ? first - base : 0,
-                         pos + 1 - base < n ? pos + 1 - base : n};
-}
-
-/* Positions [first,last] that any row of the item sees. */
-struct reach {
-    int64_t first, last;
-};
-
-static struct reach reach_of(const struct ek_attn_args *a, const struct item *it)
-{
-    int64_t pos = it->seq->pos0 + it->q0, window = a->d->window;
-    return (struct reach){window > 0 && pos >= window ? pos - window + 1 : 0,
-                          pos + it->n - 1};
-}
-
-/* Where the cell of logical page `page` begins in a pool. */
-static size_t cell_at(const struct ek_attn_args *a, const struct item *it, int64_t page)
-{
-    const struct ek_attn_dims *d = a->d;
-    size_t cell =
-        (size_t)((int64_t)d->page_tokens * d->D) * ek_dtype_block_bytes(d->kv_dtype);
-    return ((size_t)it->seq->pages[page] * (size_t)d->K + (size_t)it->kv_head) * cell;
-}
-
-/* Tokens of the page that the item may see. */
-static int64_t tokens_of(const struct ek_attn_args *a, const struct reach *see,
-                         int64_t page)
-{
-    int64_t P = a->d->page_tokens;
-    return see->last + 1 - page * P < P ? see->last + 1 - page * P : P;
-}
-
-/* Page after page, row after row. */
-static void run_by_rows(const struct ek_attn_args *a, const struct item *it,
-                        const struct parts *p, const struct ek_attn_steps *steps)
-{
-    const struct ek_attn_dims *d = a->d;
-    const struct reach see = reach_of(a, it);
-    const float scale = d->scale * (d->k_scale ? d->k_scale[it->kv_head] : 1.0f);
     int64_t P = d->page_tokens;
-    for (int64_t page = see.first / P; page <= see.last / P; page++) {
-        size_t at = cell_at(a, it, page);
-        int64_t n = tokens_of(a, &see, page);
-        steps->load(p->k, (const char *)a->k_pool + at, d->kv_dtype, n, d->D, p->Dp);
-        steps->load(p->v, (const char *)a->v_pool + at, d->kv_dtype, n, d->D, p->Dp);
-        for (int64_t r = 0; r < it->n * (d->H / d->K); r++) {
-            struct span s = span_of(a, it, r, page * P, P);
-            if (s.j0 >= s.j1)
-                continue;
-            struct ek_attn_row row = {p->acc + r * p->Dp, p->m + r, p->l + r};
-            steps->score(p->s, p->q + r * p->Dp, p->k, p->Pp, p->Dp);
-            steps->update(&row, p->s, p->v, s.j0, s.j1, p->Pp, p->Dp, scale,
-                          d->softcap);
-        }
+    int64_t token = d->D * (int64_t)ek_dtype_block_bytes(d->kv_dtype);
+    for (int64_t s = see.j0 / EK_ATTN_STRIP; s * EK_ATTN_STRIP < see.j1; s++) {
+        int64_t pos = base + s * EK_ATTN_STRIP;
+        int64_t cell = (int64_t)it->seq->pages[pos / P] * d->K + it->kv_head;
+        int64_t at = (cell * P + pos % P) * token;
+        k[s] = (const unsigned char *)a->k_pool + at;
+        v[s] = (const unsigned char *)a->v_pool + at;
     }
 }
 
-/* The item's rows over the page from position base, neighbours that see the same tokens
- * together. */
-static void visit_page(const struct ek_attn_args *a, const struct item *it,
-                       const struct parts *p, int64_t base,
-                       const struct ek_attn_steps *steps, struct ek_attn_group *g)
+/* Calls step for the item's rows over the block from position base, neighbours that see
+ * the same tokens together. */
+static void
+visit_rows(const struct item *it, const struct ek_attn_block *b, int64_t base,
+           void (*step)(const struct ek_attn_block *, const struct ek_attn_rows *))
 {
-    int64_t n = it->n * (a->d->H / a->d->K), P = a->d->page_tokens, r = 0;
-    while (r < n) {
-        struct span see = span_of(a, it, r, base, P), other = see;
-        int64_t end = r;
-        while (end < n && end - r < EK_ATTN_GROUP && other.j0 == see.j0 &&
-               other.j1 == see.j1)
-            other = span_of(a, it, ++end, base, P);
-        g->R = (int)(end - r);
-        g->j0 = see.j0;
-        g->j1 = see.j1;
-        g->q = p->q + r * p->Dp;
-        g->acc = p->acc + r * p->Dp;
-        g->m = p->m + r;
-        g->l = p->l + r;
+    for (int64_t r = 0, end; r < it->rows; r = end) {
+        struct reach see = reach_of_row(it, r, base, EK_ATTN_BLOCK), other = see;
+        for (end = r; end < it->rows && end - r < EK_ATTN_GROUP && other.j0 == see.j0 &&
+                      other.j1 == see.j1;)
+            other = reach_of_row(it, ++end, base, EK_ATTN_BLOCK);
+        const struct ek_attn_rows g = {r, see.j0, see.j1, (int)(end - r)};
         if (see.j0 < see.j1)
-            steps->group(g);
-        r = end;
+            step(b, &g);
     }
 }
 
-/* From this many rows on, a page is widened once instead of by every group. */
-#define MANY_ROWS (2 * EK_ATTN_GROUP)
+/* Position of the first block of a span that any row of the item sees. */
+static int64_t first_block(const struct item *it, int64_t span)
+{
+    int64_t base = span * EK_ATTN_SPAN;
+    return base + reach_of(it, base, EK_ATTN_SPAN).j0 / EK_ATTN_BLOCK * EK_ATTN_BLOCK;
+}
 
-static void run_by_groups(const struct ek_attn_args *a, const struct item *it,
-                          const struct parts *p, const struct ek_attn_steps *steps)
+/* The strips to prefetch during the block before position at: those of the block from
+ * there, of the next item behind the last one; the same again where there are none. */
+static void find_next(const struct item *it, const struct item *next, int64_t at,
+                      struct ek_attn_block *b)
+{
+    if (at >= it->span1 * EK_ATTN_SPAN || at >= reach_of(it, 0, INT64_MAX).j1) {
+        if (!next)
+            return;
+        it = next;
+        at = first_block(it, it->span0);
+    }
+    struct reach see = reach_of(it, at, EK_ATTN_BLOCK);
+    if (see.j0 < see.j1)
+        find_strips(it, at, see, b->next_k, b->next_v);
+}
+
+/* The block from position base. */
+static void run_block(const struct item *it, struct ek_attn_block *b, int64_t base)
+{
+    const struct ek_attn_steps *steps = it->steps;
+    if (steps->score_once && it->n == 1 && it->g <= EK_ATTN_GROUP) {
+        const struct ek_attn_rows g = {0, b->j0, b->j1, (int)it->g};
+        steps->score_once(b, &g);
+        steps->value_once(b, &g);
+    } else {
+        steps->keys(b);
+        visit_rows(it, b, base, steps->score);
+        steps->values(b);
+        visit_rows(it, b, base, steps->value);
+    }
+}
+
+/* The sums of one span of all rows. */
+static void run_span(const struct item *it, const struct item *next,
+                     struct ek_attn_block *b, int64_t span)
+{
+    const int64_t base = span * EK_ATTN_SPAN;
+    memset(b->acc, 0, (size_t)(it->rows * b->Dp) * sizeof(float));
+    for (int64_t r = 0; r < it->rows; r++) {
+        b->m[r] = -INFINITY;
+        memset(b->l + r * EK_ATTN_LANES, 0, EK_ATTN_LANES * sizeof(float));
+    }
+    struct reach all = reach_of(it, base, EK_ATTN_SPAN);
+    if (all.j0 >= all.j1)
+        return;
+    const int64_t end = base + all.j1;
+    find_next(it, NULL, first_block(it, span), b);
+    for (int64_t at = first_block(it, span); at < end; at += EK_ATTN_BLOCK) {
+        struct reach see = reach_of(it, at, EK_ATTN_BLOCK);
+        memcpy(b->k, b->next_k, sizeof b->k);
+        memcpy(b->v, b->next_v, sizeof b->v);
+        b->j0 = see.j0;
+        b->j1 = see.j1;
+        find_next(it, next, at + EK_ATTN_BLOCK, b);
+        run_block(it, b, at);
+    }
+}
+
+/* Whether a row saw nothing: l of any key is more than 0, or NaN. */
+static bool is_empty(float m, float l)
+{
+    return l == 0 && m == -INFINITY;
+}
+
+/* Row of sums = it joined with the next span's. */
+static void join_sum(float *sum, const float *acc, float m, float l, int64_t Dp,
+                     const struct ek_attn_steps *steps)
+{
+    if (is_empty(m, l))
+        return;
+    if (!is_empty(sum[0], sum[1])) {
+        steps->merge(sum, acc, m, l, Dp);
+        return;
+    }
+    sum[0] = m;
+    sum[1] = l;
+    memcpy(sum + EK_ATTN_HEAD, acc, (size_t)Dp * sizeof *acc);
+}
+
+static void finish_row(const struct ek_attn_args *a, int64_t row, int64_t head,
+                       const float *acc, float l, const struct ek_attn_steps *steps)
 {
     const struct ek_attn_dims *d = a->d;
-    const struct reach see = reach_of(a, it);
-    int64_t P = d->page_tokens;
-    bool widens = d->kv_dtype != EK_DTYPE_F32 && it->n * (d->H / d->K) > MANY_ROWS;
-    struct ek_attn_group g = {.t = widens ? EK_DTYPE_F32 : d->kv_dtype,
-                              .D = widens ? p->Dp : d->D,
-                              .s = p->s,
-                              .Dp = p->Dp,
-                              .Pp = p->Pp,
-                              .softcap = d->softcap};
-    g.scale = d->scale * (d->k_scale ? d->k_scale[it->kv_head] : 1.0f);
-    for (int64_t page = see.first / P; page <= see.last / P; page++) {
-        size_t at = cell_at(a, it, page);
-        size_t next = page < see.last / P ? cell_at(a, it, page + 1) : at;
-        g.k = (const unsigned char *)a->k_pool + at;
-        g.v = (const unsigned char *)a->v_pool + at;
-        g.next_k = (const unsigned char *)a->k_pool + next;
-        g.next_v = (const unsigned char *)a->v_pool + next;
-        if (widens) {
-            int64_t n = tokens_of(a, &see, page);
-            steps->load(p->k, g.k, d->kv_dtype, n, d->D, p->Dp);
-            steps->load(p->v, g.v, d->kv_dtype, n, d->D, p->Dp);
-            g.k = (const unsigned char *)p->k;
-            g.v = (const unsigned char *)p->v;
-        }
-        visit_page(a, it, p, page * P, steps, &g);
+    float v_scale = d->v_scale ? d->v_scale[head / (d->H / d->K)] : 1.0f;
+    steps->finish(a->out + row * a->ldo + head * d->D, acc, d->D, d->kv_dtype,
+                  v_scale / l);
+}
+
+/* Where a split sequence keeps the sums of query t (of its own), head and span 0; and
+ * how far the next span's are. */
+static float *part_of(const struct ek_attn_args *a, const struct ek_attn_seq *seq,
+                      int64_t t, int64_t head, int64_t *stride)
+{
+    int64_t n = part_floats(padded(a->d)), H = a->d->H;
+    *stride = seq->n_tokens * H * n;
+    return a->parts + (seq->part0 + t * H + head) * n;
+}
+
+/* A span's sums to the parts, empty ones too. */
+static void keep_parts(const struct item *it, const struct ek_attn_block *b)
+{
+    for (int64_t r = 0; r < it->rows; r++) {
+        int64_t stride;
+        float *part = part_of(it->a, it->seq, r / it->g,
+                              it->kv_head * it->g + r % it->g, &stride);
+        part += it->span0 * stride;
+        part[0] = b->m[r];
+        part[1] = it->steps->total(b->l + r * EK_ATTN_LANES);
+        if (!is_empty(part[0], part[1]))
+            memcpy(part + EK_ATTN_HEAD, b->acc + r * b->Dp,
+                   (size_t)b->Dp * sizeof *part);
     }
 }
 
-void ek_attn_run(const struct ek_attn_args *a, int64_t i0, int64_t i1, void *scratch,
-                 const struct ek_attn_steps *steps)
+static void run_all_spans(const struct item *it, const struct item *next,
+                          struct ek_attn_block *b, float *sum)
 {
-    struct parts p = parts_of(a->d, scratch, steps->pad);
-    /* Row by row, columns behind D and tokens never loaded stay as set here. */
-    if (!steps->group)
-        memset(p.k, 0, (size_t)(2 * p.Pp * p.Dp) * sizeof(float));
-    for (int64_t i = i0; i < i1; i++) {
-        struct item it = locate(a, i);
-        begin_rows(a, &it, &p);
-        if (steps->group)
-            run_by_groups(a, &it, &p, steps);
-        else
-            run_by_rows(a, &it, &p, steps);
-        end_rows(a, &it, &p);
+    const int64_t n = part_floats(b->Dp);
+    const bool is_one = it->span1 - it->span0 == 1;
+    for (int64_t r = 0; r < it->rows; r++) {
+        sum[r * n] = -INFINITY;
+        sum[r * n + 1] = 0;
+    }
+    for (int64_t span = it->span0; span < it->span1; span++) {
+        run_span(it, next, b, span);
+        for (int64_t r = 0; !is_one && r < it->rows; r++)
+            join_sum(sum + r * n, b->acc + r * b->Dp, b->m[r],
+                     it->steps->total(b->l + r * EK_ATTN_LANES), b->Dp, it->steps);
+    }
+    for (int64_t r = 0; r < it->rows; r++) {
+        const float *acc = is_one ? b->acc + r * b->Dp : sum + r * n + EK_ATTN_HEAD;
+        finish_row(it->a, it->seq->row0 + it->q0 + r / it->g,
+                   it->kv_head * it->g + r % it->g, acc,
+                   is_one ? it->steps->total(b->l + r * EK_ATTN_LANES) : sum[r * n + 1],
+                   it->steps);
+    }
+}
+
+static void run_item(const struct item *it, const struct item *next,
+                     struct ek_attn_block *b, float *sum)
+{
+    const struct ek_attn_args *a = it->a;
+    const struct ek_attn_dims *d = a->d;
+    b->scale = d->scale * (d->k_scale ? d->k_scale[it->kv_head] : 1.0f);
+    for (int64_t r = 0; r < it->rows; r++)
+        it->steps->query(b, r,
+                         a->q + (it->seq->row0 + it->q0 + r / it->g) * a->ldq +
+                             (it->kv_head * it->g + r % it->g) * d->D);
+    if (it->seq->part0 < 0) {
+        run_all_spans(it, next, b, sum);
+    } else {
+        run_span(it, next, b, it->span0);
+        keep_parts(it, b);
+    }
+}
+
+void ek_attn_run(const struct ek_attn_args *a, int64_t i0, int64_t i1, int64_t step,
+                 void *scratch, const struct ek_attn_steps *steps)
+{
+    const struct ek_attn_dims *d = a->d;
+    struct ek_attn_block b = {
+        .t = d->kv_dtype, .D = d->D, .Dp = padded(d), .softcap = d->softcap};
+    float *sum;
+    assert(d->page_tokens % EK_ATTN_STRIP == 0);
+    lay_out(&b, &sum, d, scratch);
+    if (i0 >= i1)
+        return;
+    struct item it = item_of(a, i0, steps), next = it;
+    for (int64_t i = i0; i < i1; i += step) {
+        bool has_next = i + step < i1;
+        it = next;
+        if (has_next)
+            next = item_of(a, i + step, steps);
+        run_item(&it, has_next ? &next : NULL, &b, sum);
+    }
+}
+
+/* The sums of all spans of one query, head by head in `sum`. */
+static void join_row(const struct ek_attn_args *a, const struct ek_attn_seq *seq,
+                     int64_t t, float *sum, const struct ek_attn_steps *steps)
+{
+    const int64_t Dp = padded(a->d);
+    for (int64_t head = 0; head < a->d->H; head++) {
+        int64_t stride;
+        const float *part = part_of(a, seq, t, head, &stride);
+        sum[0] = -INFINITY;
+        sum[1] = 0;
+        for (int64_t span = 0; span < spans_of(seq); span++, part += stride)
+            join_sum(sum, part + EK_ATTN_HEAD, part[0], part[1], Dp, steps);
+        finish_row(a, seq->row0 + t, head, sum + EK_ATTN_HEAD, sum[1], steps);
+    }
+}
+
+void ek_attn_join(const struct ek_attn_args *a, int64_t t0, int64_t t1, void *scratch,
+                  const struct ek_attn_steps *steps)
+{
+    for (int64_t i = 0; i < a->n_seqs; i++) {
+        const struct ek_attn_seq *seq = &a->seqs[i];
+        int64_t lo = max64(t0 - seq->row0, 0);
+        int64_t hi = min64(t1 - seq->row0, seq->n_tokens);
+        for (int64_t t = lo; seq->part0 >= 0 && t < hi; t++)
+            join_row(a, seq, t, scratch, steps);
     }
 }

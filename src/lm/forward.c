@@ -4,9 +4,10 @@
  * wherever it changes from one to the other:
  *   by rows      a member owns rows [t0,t1) of the batch: norms, RoPE, KV writes
  *   by columns   a member owns a run of output panels for all rows: the matmuls
- * and attention by items (a tile of queries and a kv head), taken in turn. That makes
- * ten barriers a layer. In a small step (EK_LM_SMALL_ROWS) every member norms and
- * prepares all rows into buffers of its own, and six are left:
+ * and attention by items (a tile of queries and a kv head; where those are few, a span
+ * of its positions), taken in turn. That makes ten barriers a layer. In a small step
+ * (EK_LM_SMALL_ROWS) every member norms and prepares all rows into buffers of its own,
+ * and six are left:
  *   q k v | RoPE, KV write | attention | o | gate, up | down |
  * No shared buffer is written in the stretch between two barriers in which another
  * member may still read it: each is written again a layer later.
@@ -18,6 +19,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <string.h>
 
 /* Rows that are computed with one copy of the weights. */
 struct group {
@@ -35,6 +37,7 @@ struct step {
     struct group group[2]; /* decode's rows, then prefill's; together [0,T) */
     struct ek_attn_dims dims, dims_local;
     int64_t n_items; /* of attention; the same for every layer */
+    bool has_parts;  /* some of their sums are in parts */
     bool is_small;   /* members prepare all rows for themselves */
 };
 
@@ -202,17 +205,49 @@ static void finish_qkv(struct crew *c, const struct ek_lm_layer *y, int32_t l)
                                     KD, b->v, KD, b->slot, c->t0, c->t1, &c->s->dims);
 }
 
-/* Items in turn, not in runs: late tiles of a prompt see more keys than early ones. */
-static void attend(const struct crew *c, int32_t l)
+static struct ek_attn_args attn_args(const struct crew *c, int32_t l)
 {
     const struct step *s = c->s;
     const struct ek_lm_plan *b = &s->lm->plan;
     const struct ek_attn_dims *d = s->lm->p.is_local[l] ? &s->dims_local : &s->dims;
     int64_t HD = (int64_t)d->H * d->D;
-    void *scratch = b->scratch + (size_t)c->member * b->scratch_bytes;
-    for (int64_t i = c->member; i < s->n_items; i += c->n_members)
-        s->lm->ops->attn(b->att, HD, b->q, HD, ek_kv_k(s->kv, l), ek_kv_v(s->kv, l), d,
-                         b->seqs, s->n_seqs, i, i + 1, scratch);
+    return (struct ek_attn_args){.out = b->att,
+                                 .q = b->q,
+                                 .k_pool = ek_kv_k(s->kv, l),
+                                 .v_pool = ek_kv_v(s->kv, l),
+                                 .d = d,
+                                 .seqs = b->seqs,
+                                 .ldo = HD,
+                                 .ldq = HD,
+                                 .n_seqs = s->n_seqs,
+                                 .parts = b->parts};
+}
+
+/* Items in turn, not in runs: late tiles of a prompt see more keys than early ones. */
+static void attend(const struct crew *c, int32_t l)
+{
+    const struct ek_lm_plan *b = &c->s->lm->plan;
+    const struct ek_attn_args a = attn_args(c, l);
+    c->s->lm->ops->attn(&a, c->member, c->s->n_items, c->n_members,
+                        b->scratch + (size_t)c->member * b->scratch_bytes);
+}
+
+/* The attention of the rows this member prepares, those of split sequences merged: by
+ * every member for itself in a small step, which so needs no barrier for it. */
+static const float *merge_parts(const struct crew *c, int32_t l)
+{
+    const struct step *s = c->s;
+    const struct ek_lm_plan *b = &s->lm->plan;
+    struct ek_attn_args a = attn_args(c, l);
+    if (!s->has_parts || c->p0 >= c->p1)
+        return b->att;
+    if (s->is_small) {
+        a.out = b->own[c->member].att;
+        memcpy(a.out, b->att, (size_t)(s->T * a.ldo) * sizeof *a.out);
+    }
+    s->lm->ops->attn_merge(&a, c->p0, c->p1,
+                           b->scratch + (size_t)c->member * b->scratch_bytes);
+    return a.out;
 }
 
 static void attention_block(struct crew *c, int32_t l)
@@ -233,7 +268,7 @@ static void attention_block(struct crew *c, int32_t l)
     meet(c);
     attend(c, l);
     meet(c);
-    prepare_rows(c, b->att, y, EK_LM_O, 1);
+    prepare_rows(c, merge_parts(c, l), y, EK_LM_O, 1);
     meet_rows(c);
     multiply_columns(c, out, y, EK_LM_O, 1, has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
     meet(c);
@@ -363,7 +398,12 @@ static void set_dims(struct step *s)
                                     .softcap = p->attn_softcap};
     s->dims_local = s->dims;
     s->dims_local.window = p->window;
-    s->n_items = ek_attn_items(&s->dims, s->lm->plan.seqs, s->n_seqs);
+    int members = ek_team_size(s->lm->team);
+    s->n_items = ek_attn_cut(s->lm->plan.seqs, s->n_seqs, &s->dims,
+                             members > 1 ? (int64_t)members * EK_LM_ITEMS : 0,
+                             s->lm->plan.n_part_rows);
+    for (int32_t i = 0; i < s->n_seqs; i++)
+        s->has_parts = s->has_parts || s->lm->plan.seqs[i].part0 >= 0;
 }
 
 /* Tokens of a sequence's chunk that the prefill copy computes, row by row. */

@@ -25,6 +25,13 @@ enum ek_lm_matrix {
 /* The packed copies of a block's matrices. With one format they are the same data. */
 enum ek_lm_copy { EK_LM_DECODE, EK_LM_PREFILL, EK_LM_COPIES };
 
+/* A member's items of attention in a layer: with fewer, sequences are split. */
+#define EK_LM_ITEMS 8
+/* Rows of split sums: a sequence takes heads * depth / EK_ATTN_SPAN. Those that do not
+ * fit stay whole. */
+#define EK_LM_PART_ROWS        4096
+#define EK_LM_PART_ROWS_MEMBER 1024 /* more for each member */
+
 /* One decoder block. Matrices are packed, vectors are f32; both lie in ek_lm.packed.
  * Pointers of parts a family has not are NULL. */
 struct ek_lm_layer {
@@ -43,7 +50,7 @@ enum ek_lm_act ek_lm_act_of(enum ek_weight_format f);
 
 /* A member's own rows in small steps: EK_LM_SMALL_ROWS of each. */
 struct ek_lm_own {
-    float *x, *h; /* as the plan's */
+    float *x, *h, *att; /* as the plan's */
     void *act[EK_LM_ACT_COUNT];
 };
 
@@ -65,8 +72,11 @@ struct ek_lm_plan {
     struct ek_attn_seq *seqs;   /* (T) */
     struct ek_lm_own *own;      /* (members) */
     int64_t *n_saturated;       /* (members) values that left e4m3's range this step */
+    float *parts;               /* (n_part_rows) sums of split sequences */
+    int64_t n_part_rows;        /* 0 for a team of one, which has nothing to share */
     unsigned char *scratch;     /* members * scratch_bytes */
     size_t scratch_bytes;       /* of one member, a multiple of 64 */
+    size_t part_bytes;          /* of one row of parts */
 };
 
 /* Sees the rows x (T,K) that go into matrix `first` of a layer and those beside it that

@@ -66,6 +66,8 @@ static void cut_own(struct ek_lm_plan *b, struct cutter *c, const struct ek_lm *
         struct ek_lm_own own = {0};
         own.x = cut(c, EK_LM_SMALL_ROWS * (size_t)lm->p.C, sizeof(float));
         own.h = cut(c, EK_LM_SMALL_ROWS * (size_t)lm->p.C, sizeof(float));
+        own.att =
+            cut(c, EK_LM_SMALL_ROWS * (size_t)lm->p.H * (size_t)lm->p.D, sizeof(float));
         for (int a = 0; a < EK_LM_ACT_COUNT; a++)
             own.act[a] = act[a] ? cut(c, act[a], 1) : NULL;
         if (c->base)
@@ -100,6 +102,7 @@ static void cut_all(struct ek_lm_plan *b, struct cutter *c, const struct ek_lm *
     b->seqs = cut(c, T, sizeof *b->seqs);
     cut_own(b, c, lm, own);
     b->n_saturated = cut(c, (size_t)ek_team_size(lm->team), sizeof *b->n_saturated);
+    b->parts = cut(c, (size_t)b->n_part_rows, b->part_bytes);
     b->scratch = cut(c, (size_t)ek_team_size(lm->team), b->scratch_bytes);
 }
 
@@ -112,14 +115,18 @@ int ek_lm_plan_init(struct ek_lm_plan *plan, const struct ek_lm *lm, int32_t T,
     if (T < 1 || T > EK_LM_BATCH_MAX)
         return ek_err_set(err, EK_ELIMIT, "max_batch_tokens %d: expected 1 to %d", T,
                           EK_LM_BATCH_MAX);
-    /* Any dtype measures the same scratch: keys are converted to f32 there. */
+    /* Any dtype measures the same scratch. */
     struct ek_attn_dims d = {.H = lm->p.H,
                              .K = lm->p.K,
                              .D = lm->p.D,
                              .page_tokens = EK_PAGE_TOKENS,
                              .kv_dtype = EK_DTYPE_F32};
     struct ek_lm_plan b = {.T = T};
-    b.scratch_bytes = (ek_attn_scratch_bytes(&d) + 63) & ~(size_t)63;
+    int members = ek_team_size(lm->team);
+    b.scratch_bytes = ek_attn_scratch_bytes(&d);
+    b.part_bytes = ek_attn_part_bytes(&d);
+    b.n_part_rows =
+        members > 1 ? EK_LM_PART_ROWS + (int64_t)members * EK_LM_PART_ROWS_MEMBER : 0;
     struct cutter c = {NULL, 0,
                        !need_acts(act, lm, T) || !need_acts(own, lm, EK_LM_SMALL_ROWS)};
     cut_all(&b, &c, lm, act, own);

@@ -10,10 +10,11 @@ ek_rmsnorm_fn ek_ref_rmsnorm;
 ek_rope_fn ek_ref_rope;
 ek_kv_write_fn ek_ref_kv_write;
 ek_attn_fn ek_ref_attn;
+ek_attn_merge_fn ek_ref_attn_merge;
 ek_glu_fn ek_ref_glu;
 ek_add_fn ek_ref_add;
-ek_peaks_fn ek_ref_peaks;
-ek_weigh_fn ek_ref_weigh;
+ek_softmax_fn ek_ref_softmax;
+ek_argmax_fn ek_ref_argmax;
 ek_probe_read_fn ek_ref_probe_read;
 ek_probe_dot_fn ek_ref_probe_dot;
 
