@@ -56,6 +56,10 @@ struct ek_bench_stat {
 /* Sorts v[0,n), n >= 1. */
 struct ek_bench_stat ek_bench_stat_of(double *v, int n);
 
+/* Seconds of a clock. A team of one counts its own processor time, which leaves out what
+ * else the machine does. */
+double ek_bench_now_s(const struct ek_team *team);
+
 /* The machine, and the team that works on it. */
 struct ek_bench {
     const struct ek_bench_settings *set; /* borrowed */

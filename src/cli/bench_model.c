@@ -4,16 +4,8 @@
 #include "base/rng.h"
 
 #include <string.h>
-#include <time.h>
 
 #define FILL_BYTES ((size_t)1 << 20) /* of random values that repeat */
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 void ek_bench_model_init(struct ek_bench_model *m, struct ek_runtime *rt)
 {
@@ -135,7 +127,7 @@ static int32_t some_token(const struct ek_bench_model *m, int64_t i)
 static double prefill(struct ek_bench_model *m, const struct ek_bench_job *job)
 {
     int64_t chunk = m->rt->engine_options.max_batch_tokens;
-    double start = now_s();
+    double start = ek_bench_now_s(m->rt->team);
     for (int64_t at = 0; at < job->n_tokens; at += chunk) {
         int64_t n = job->n_tokens - at < chunk ? job->n_tokens - at : chunk;
         bool is_last = at + n == job->n_tokens;
@@ -150,13 +142,13 @@ static double prefill(struct ek_bench_model *m, const struct ek_bench_job *job)
                                .decode_from = (int32_t)job->n_tokens};
         ek_lm_forward(m->rt->lm, &m->kv, m->seqs, 1, m->logits);
     }
-    return (double)job->n_tokens / (now_s() - start);
+    return (double)job->n_tokens / (ek_bench_now_s(m->rt->team) - start);
 }
 
 static double decode(struct ek_bench_model *m, const struct ek_bench_job *job)
 {
     int64_t n = pages_of(job);
-    double start = now_s();
+    double start = ek_bench_now_s(m->rt->team);
     for (int64_t step = 0; step < job->n_tokens; step++) {
         for (int64_t b = 0; b < job->batch; b++) {
             m->tokens[b] = some_token(m, step * job->batch + b);
@@ -168,7 +160,7 @@ static double decode(struct ek_bench_model *m, const struct ek_bench_job *job)
         }
         ek_lm_forward(m->rt->lm, &m->kv, m->seqs, (int32_t)job->batch, m->logits);
     }
-    return (double)(job->n_tokens * job->batch) / (now_s() - start);
+    return (double)(job->n_tokens * job->batch) / (ek_bench_now_s(m->rt->team) - start);
 }
 
 double ek_bench_model_run(struct ek_bench_model *m, const struct ek_bench_job *job)

@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define ARENA_BYTES (1 << 20)
 
@@ -75,13 +74,6 @@ static const struct ek_opt_verb table = {
     .min_args = 0,
     .max_args = 0,
 };
-
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* Everything a measurement holds; closed whole. */
 struct work {
@@ -154,16 +146,16 @@ static int matmul_row(struct work *k, struct ek_err *err)
     double bytes = (double)ek_weight_bytes(k->w.format, k->w.N, k->w.K);
     int times = 1;
     for (double s = 0; s < 0.01; times *= 2) { /* finds how many are long enough */
-        double start = now_s();
+        double start = ek_bench_now_s(b->team);
         for (int i = 0; i < times; i++)
             ek_team_run(b->team, multiply, k);
-        s = now_s() - start;
+        s = ek_bench_now_s(b->team) - start;
     }
     for (int r = 0; r < (int)b->set->repeats; r++) {
-        double start = now_s();
+        double start = ek_bench_now_s(b->team);
         for (int i = 0; i < times; i++)
             ek_team_run(b->team, multiply, k);
-        v[r] = flop * times / (now_s() - start) / 1e9;
+        v[r] = flop * times / (ek_bench_now_s(b->team) - start) / 1e9;
     }
     struct ek_bench_stat s = ek_bench_stat_of(v, (int)b->set->repeats);
     double peak = k->peak[k->w.format], share = s.median / peak;

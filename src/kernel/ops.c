@@ -14,7 +14,7 @@
         .rope = ek_##prefix##_rope, .kv_write = ek_##prefix##_kv_write,                \
         .attn = ek_##prefix##_attn, .attn_merge = ek_##prefix##_attn_merge,            \
         .glu = ek_##prefix##_glu, .add = ek_##prefix##_add,                            \
-        .softmax = ek_##prefix##_softmax, .argmax = ek_##prefix##_argmax,              \
+        .peaks = ek_##prefix##_peaks, .weigh = ek_##prefix##_weigh,                    \
         .probe_read = ek_##prefix##_probe_read, .probe_dot = ek_##prefix##_probe_dot,  \
     }
 

@@ -28,8 +28,8 @@ struct ek_ops {
     ek_attn_merge_fn *attn_merge;
     ek_glu_fn *glu;
     ek_add_fn *add;
-    ek_softmax_fn *softmax;
-    ek_argmax_fn *argmax;
+    ek_peaks_fn *peaks;
+    ek_weigh_fn *weigh;
     ek_probe_read_fn *probe_read; /* for measurements */
     ek_probe_dot_fn *probe_dot;
 };

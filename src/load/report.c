@@ -126,6 +126,29 @@ static int add_errors(struct ek_buf *out, const struct ek_load_result *r)
     return rc;
 }
 
+/* Nanoseconds as milliseconds, nine wide: "   0.250   1234.5". */
+static int add_ms(struct ek_buf *out, double ns)
+{
+    double ms = ns / 1e6;
+    return ek_buf_addf(out, ms < 1000.0 ? "%9.3f" : "%9.1f", ms);
+}
+
+static int add_row(struct ek_buf *out, const struct ek_report_row *row)
+{
+    static const double quantiles[] = {0.5, 0.9, 0.95, 0.99};
+    const struct ek_hist *h = row->hist;
+    int rc = ek_buf_addf(out, "%-22s", row->title);
+    if (!rc && h->n == 0)
+        return ek_buf_addf(out, "%9s\n", "-");
+    if (!rc)
+        rc = add_ms(out, ek_hist_mean(h));
+    for (size_t i = 0; i < 4 && !rc; i++)
+        rc = add_ms(out, ek_hist_quantile(h, quantiles[i]));
+    if (!rc)
+        rc = add_ms(out, (double)h->max);
+    return rc ? rc : ek_buf_add_char(out, '\n');
+}
+
 int ek_report_table(struct ek_buf *out, const struct ek_load_facts *f)
 {
     struct ek_report_row rows[EK_REPORT_ROWS];
@@ -139,15 +162,7 @@ int ek_report_table(struct ek_buf *out, const struct ek_load_facts *f)
     if (!rc)
         rc = ek_buf_addf(out, "\n%-22s%9s%9s%9s%9s%9s%9s\n", "milliseconds", "mean",
                          "p50", "p90", "p95", "p99", "max");
-    for (size_t i = 0; i < n && !rc; i++) {
-        const struct ek_hist *h = rows[i].hist;
-        rc = h->n == 0
-                 ? ek_buf_addf(out, "%-22s%9s\n", rows[i].title, "-")
-                 : ek_buf_addf(
-                       out, "%-22s%9.3f%9.3f%9.3f%9.3f%9.3f%9.3f\n", rows[i].title,
-                       ek_hist_mean(h) / 1e6, ek_hist_quantile(h, 0.5) / 1e6,
-                       ek_hist_quantile(h, 0.9) / 1e6, ek_hist_quantile(h, 0.95) / 1e6,
-                       ek_hist_quantile(h, 0.99) / 1e6, (double)h->max / 1e6);
-    }
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = add_row(out, &rows[i]);
     return rc ? rc : add_errors(out, f->r);
 }

@@ -211,9 +211,13 @@ static struct ek_prefix_key key_after(const struct ek_page_table *t, uint64_t ha
     return (struct ek_prefix_key){hash, t->salt, t->tip.page, tokens};
 }
 
-/* Publishes the table's first page of its own, or takes the equal one that is there. */
+/* Publishes the table's first page of its own, or takes the equal one that is there.
+ * Below a page that is not in the index nothing is: its number could come back as
+ * another parent's. */
 static void publish(struct ek_pages *p, struct ek_page_table *t)
 {
+    if (t->n_shared > 0 && !ek_prefix_has(&p->prefix, t->tip.page))
+        return;
     int32_t page = t->refs[t->n_shared].page;
     struct ek_prefix_key key = key_after(t, p->pages[page].chain, tokens_of(p, page));
     int32_t same = ek_prefix_find(&p->prefix, &key);
@@ -239,7 +243,7 @@ static void fill_page(struct ek_pages *p, struct ek_page_table *t, int32_t page,
             p, t->salt, i > 0 ? p->pages[t->refs[i - 1].page].chain : p->anchor);
     for (; t->n_tokens < end; t->n_tokens++) {
         int32_t slot = page * EK_PAGE_TOKENS + g->fill++;
-        p->tokens[slot] = tokens ? tokens[t->n_tokens] : 0;
+        p->tokens[slot] = tokens[t->n_tokens];
         chain = ek_pages_chain_next(p, chain, p->tokens[slot], t->n_tokens);
         if (p->records)
             p->records[slot] = chain;

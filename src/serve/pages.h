@@ -183,8 +183,7 @@ enum ek_page_fault ek_pages_check(const struct ek_pages *p,
 /* The n_new positions were written: raises fill, seals full pages. The table was
  * checked for them in this step (asserted where cheap).
  *
- *   tokens   (t->n_tokens + n_new) ids of the sequence; NULL: not known, all count as 0
- *            (neither FULL nor the cache may be on then)
+ *   tokens   (t->n_tokens + n_new) ids of the sequence
  *
  * With caches_prefixes each full page is published: SEALED becomes SHARED. If an equal
  * page is published already (same salt, same parent, the 16 tokens compared) the entry

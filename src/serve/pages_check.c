@@ -111,9 +111,8 @@ static bool counts_are_right(const struct ek_page_table *t, int32_t n_new)
     if (t->n_pages < 0 || t->n_pages > t->cap || t->n_pages > EK_PAGES_PER_SEQ_MAX)
         return false;
     int32_t max = t->n_pages * EK_PAGE_TOKENS;
-    return t->n_tokens >= 0 && t->n_tokens <= max && n_new >= 0 &&
-           n_new <= max - t->n_tokens && t->n_shared >= 0 &&
-           t->n_shared <= t->n_tokens / EK_PAGE_TOKENS;
+    return t->n_tokens >= 0 && n_new >= 0 && n_new <= max - t->n_tokens &&
+           t->n_shared >= 0 && t->n_shared <= t->n_tokens / EK_PAGE_TOKENS;
 }
 
 enum ek_page_fault ek_pages_check(const struct ek_pages *p,

@@ -47,13 +47,15 @@ struct ek_sampling {
 };
 void ek_sampling_default(struct ek_sampling *s); /* temperature 1, all else off */
 
-/* Scratch of one engine, shared by all samplers. */
+/* Scratch of one thread, shared by all samplers. */
 struct ek_sampler_room {
     int32_t V;
     const struct ek_ops *ops;
     float *x;     /* (V) working row, owned */
-    float *p;     /* (V) probabilities, owned */
+    float *e;     /* (V) weights exp((x-max)/T), owned */
     int32_t *ids; /* (V) candidates, owned */
+    float *max;   /* of each block of the row or of e: kernel/pick.h, owned */
+    double *sum;  /* of each block of e, owned */
 };
 /* Errors: EK_ENOMEM. */
 int ek_sampler_room_init(struct ek_sampler_room *r, int32_t V,
@@ -88,7 +90,7 @@ int ek_sampler_next(struct ek_sampler *s, int32_t *id, const float *logits,
 
 /* Log-probability of `id` in the row as the model gave it, and the n_top most likely
  * tokens in descending order. n_top <= min(V, EK_TOP_LOGPROBS_MAX); top may be NULL
- * with 0. */
+ * with 0. All -inf for a row that holds NaN or infinity. */
 struct ek_logprob {
     int32_t id;
     float logprob; /* natural log; never NaN */

@@ -191,7 +191,6 @@ static inline struct ek_engine_model kit_model(struct kit *k)
 
 static inline void kit_open(struct kit *k, const struct ek_engine_options *o)
 {
-    static const struct ek_ops ops = {.softmax = kit_softmax, .argmax = kit_argmax};
     bool has_own_decode = k->has_own_decode;
     memset(k, 0, sizeof *k);
     k->has_own_decode = has_own_decode;
@@ -202,9 +201,9 @@ static inline void kit_open(struct kit *k, const struct ek_engine_options *o)
     k->V = ek_tokenizer_size(k->tokenizer);
     assert_true(ek_tokenizer_is_end(k->tokenizer, k->end_id));
     struct ek_engine_model model = kit_model(k);
-    assert_int_equal(
-        ek_engine_new(&k->engine, &model, k->tokenizer, o, &ops, kit_on_delta, k, NULL),
-        0);
+    assert_int_equal(ek_engine_new(&k->engine, &model, k->tokenizer, o,
+                                   ek_ops_get(EK_ISA_REF), kit_on_delta, k, NULL),
+                     0);
 }
 
 static inline void kit_default(struct ek_engine_options *o)

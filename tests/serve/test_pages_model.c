@@ -8,7 +8,7 @@ enum { N_SEQS = 7, N_SHARED = PK_PAGES };
 
 /* A page that tables share, known by everything that decides its KV. */
 struct naive_page {
-    bool is_alive;
+    bool is_alive, is_public; /* public: others may match it */
     uint64_t tenant;
     int32_t n_tokens; /* from position 0 to the page's end */
     int32_t tokens[PK_TOKENS];
@@ -20,6 +20,7 @@ struct naive_seq {
     bool is_alive;
     uint64_t tenant;
     int32_t n_tokens;
+    int32_t n_public;     /* pages that end later are not for others */
     int32_t path[PK_CAP]; /* naive pages it holds, from the first on */
     int32_t n_path;
     int32_t n_own; /* pages after those */
@@ -81,7 +82,8 @@ static bool is_prefix(const struct naive_page *a, const struct naive_page *b)
 static bool is_leaf(const struct world *w, int32_t i)
 {
     for (int32_t j = 0; j < N_SHARED; j++) {
-        if (j != i && w->pages[j].is_alive && is_prefix(&w->pages[i], &w->pages[j]))
+        if (j != i && w->pages[j].is_alive && w->pages[j].is_public &&
+            is_prefix(&w->pages[i], &w->pages[j]))
             return false;
     }
     return true;
@@ -125,19 +127,21 @@ static int32_t find(const struct world *w, const struct naive_page *g)
 {
     for (int32_t i = 0; i < N_SHARED; i++) {
         const struct naive_page *have = &w->pages[i];
-        if (have->is_alive && have->n_tokens == g->n_tokens && is_prefix(have, g))
+        if (have->is_alive && have->is_public && have->n_tokens == g->n_tokens &&
+            is_prefix(have, g))
             return i;
     }
     return -1;
 }
 
-/* The next page of its own joins the shared ones; with the cache as the equal one. */
-static void share_next(struct world *w, int s)
+/* The next page of its own joins the shared ones, public ones as the equal page. */
+static void share_next(struct world *w, int s, bool is_public)
 {
     struct naive_seq *m = &w->naive[s];
     int32_t n = (m->n_path + 1) * EK_PAGE_TOKENS;
     struct naive_page g = as_page(&w->seqs[s], m->tenant, n);
-    int32_t at = w->caches ? find(w, &g) : -1;
+    int32_t at = is_public ? find(w, &g) : -1;
+    g.is_public = is_public;
     for (int32_t i = 0; at < 0 && i < N_SHARED; i++)
         at = w->pages[i].is_alive ? -1 : i;
     assert_true(at >= 0);
@@ -156,7 +160,7 @@ static void naive_free(struct world *w, int s)
         if (n_refs(w, m->path[i]) > 0)
             continue;
         g->used = ++w->clock;
-        g->is_alive = w->caches;
+        g->is_alive = g->is_public;
     }
 }
 
@@ -174,7 +178,9 @@ static void op_start(struct world *w, int s)
     struct pk_seq *seq = &w->seqs[s];
     struct naive_seq *m = &w->naive[s];
     *m = (struct naive_seq){.is_alive = true, .tenant = (uint64_t)draw(w, 2)};
+    m->n_public = draw(w, 3) ? INT32_MAX : draw(w, PK_TOKENS);
     pk_start(&w->k, seq, m->tenant);
+    seq->table.n_public = m->n_public;
     draw_tokens(w, seq);
     int32_t n = 1 + draw(w, PK_TOKENS);
     int32_t n_hit = pk_match(&w->k, seq, n);
@@ -214,9 +220,14 @@ static void op_append(struct world *w, int s)
     if (want)
         return;
     m->n_own += need > had ? need - had : 0;
+    int32_t page = m->n_tokens / EK_PAGE_TOKENS;
     m->n_tokens += n;
-    while (w->caches && m->n_path < m->n_tokens / EK_PAGE_TOKENS)
-        share_next(w, s);
+    for (; w->caches && page < m->n_tokens / EK_PAGE_TOKENS; page++) {
+        bool is_public = page == 0 || w->pages[m->path[page - 1]].is_public;
+        if (m->n_path == page && is_public &&
+            (page + 1) * EK_PAGE_TOKENS <= m->n_public)
+            share_next(w, s, true);
+    }
 }
 
 static void op_fork(struct world *w, int s, int to)
@@ -225,14 +236,17 @@ static void op_fork(struct world *w, int s, int to)
     bool has_partial = m->n_tokens % EK_PAGE_TOKENS != 0;
     bool has_room = !has_partial || make_free(w, 1);
     pk_start(&w->k, &w->seqs[to], m->tenant);
+    int32_t n_public = draw(w, 2) ? INT32_MAX : m->n_public;
+    w->seqs[to].table.n_public = n_public;
     assert_int_equal(pk_fork(&w->k, &w->seqs[s], &w->seqs[to]),
                      has_room ? 0 : EK_EBUSY);
     if (!has_room)
         return;
     while (m->n_path < m->n_tokens / EK_PAGE_TOKENS)
-        share_next(w, s);
+        share_next(w, s, false);
     w->naive[to] = *m;
     w->naive[to].n_own = has_partial;
+    w->naive[to].n_public = n_public;
     int32_t at = m->n_tokens;
     if (at < PK_TOKENS)
         w->seqs[to].tokens[at] = 8000 + to; /* and so they part */
@@ -242,6 +256,7 @@ static void op_adopt(struct world *w, int s, int to)
 {
     struct pk_seq *a = &w->seqs[s], *b = &w->seqs[to];
     pk_start(&w->k, b, w->naive[s].tenant);
+    b->table.n_public = w->naive[s].n_public;
     memcpy(b->tokens, a->tokens, sizeof b->tokens);
     memcpy(b->kv, a->kv, sizeof b->kv);
     ek_pages_adopt(&w->k.pages, &a->table, &b->table);
@@ -275,7 +290,9 @@ static void op_forge(struct world *w, int s, int other)
     struct ek_page_ref right = a->refs[i];
     a->refs[i] = b->refs[j];
     assert_int_not_equal(pk_check(&w->k, a, &bad), EK_PAGE_FAULT_NONE);
-    if (w->k.pages.chain_mask == 0) { /* found; but which pages a held cannot be told */
+    const struct ek_page *g = w->k.pages.pages;
+    if (g[right.page].chain == g[a->refs[i].page].chain) {
+        /* Found; but of two equal pages it cannot be told which one a held. */
         a->refs[i] = right;
         return;
     }

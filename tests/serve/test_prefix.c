@@ -146,8 +146,36 @@ static void equal_hashes_do_not_make_pages_equal(void **state)
     assert_int_equal(n_hit(&k, 1, V(4, 2, 3), 3), 0);
     assert_int_equal(n_hit(&k, 2, V(2, 2, 3), 3), 0);
     assert_int_equal(n_hit(&k, 3, V(1, 2, 3), 3), 0);
+    static const struct ek_salt halves[] = {{1, 4}, {2, 3}};
+    for (int i = 0; i < 2; i++) {
+        struct pk_seq s;
+        make(&k, &s, 1, V(1, 2), 2); /* salt {1, 3} */
+        s.table.salt = halves[i];
+        assert_int_equal(pk_match(&k, &s, 33), 0);
+    }
     assert_true(ek_pages_is_sane(&k.pages));
     pk_close(&k);
+}
+
+static void a_page_that_is_not_shared_is_never_attached(void **state)
+{
+    (void)state;
+    static const uint8_t wrong[] = {EK_PAGE_FREE, EK_PAGE_WRITING, EK_PAGE_SEALED,
+                                    EK_PAGE_QUARANTINE};
+    for (int i = 0; i < 4; i++) {
+        struct pk k;
+        struct pk_seq a, b;
+        pk_open(&k, EK_PAGE_CHECK_PAGES, true);
+        make(&k, &a, 1, V(1, 2, 3), 3);
+        make(&k, &b, 1, V(1, 2, 3), 3);
+        assert_int_equal(pk_run(&k, &a, 48), 0);
+        k.pages.pages[a.refs[1].page].state = wrong[i];
+        assert_int_equal(n_hit(&k, 1, V(1, 2, 3), 3), 1);
+        assert_int_equal(pk_run(&k, &b, 48), 0); /* computes it for itself */
+        assert_int_equal(b.table.n_shared, 1);
+        assert_true(pk_reads_right(&k, &b));
+        pk_close(&k);
+    }
 }
 
 static void equal_pages_computed_at_once_become_one(void **state)
@@ -382,6 +410,7 @@ int main(void)
         cmocka_unit_test(one_other_token_anywhere_is_no_match),
         cmocka_unit_test(other_salts_never_share),
         cmocka_unit_test(equal_hashes_do_not_make_pages_equal),
+        cmocka_unit_test(a_page_that_is_not_shared_is_never_attached),
         cmocka_unit_test(equal_pages_computed_at_once_become_one),
         cmocka_unit_test(the_least_recently_used_leaf_goes_first),
         cmocka_unit_test(nothing_is_cached_without_the_cache),

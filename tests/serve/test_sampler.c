@@ -4,19 +4,7 @@
 
 #include <math.h>
 
-#define V 97
-
-static double naive_softmax(float *p, const float *x, int64_t n, float temperature)
-{
-    double max = (double)x[0], sum = 0;
-    for (int64_t i = 1; i < n; i++)
-        max = (double)x[i] > max ? (double)x[i] : max;
-    for (int64_t i = 0; i < n; i++)
-        sum += exp(((double)x[i] - max) / (double)temperature);
-    for (int64_t i = 0; i < n; i++)
-        p[i] = (float)(exp(((double)x[i] - max) / (double)temperature) / sum);
-    return max / (double)temperature + log(sum);
-}
+#define V 300 /* several blocks of kernel/pick.h and a tail */
 
 static int64_t naive_argmax(const float *x, int64_t n)
 {
@@ -25,8 +13,6 @@ static int64_t naive_argmax(const float *x, int64_t n)
         best = x[i] > x[best] ? i : best;
     return best;
 }
-
-static const struct ek_ops ops = {.softmax = naive_softmax, .argmax = naive_argmax};
 
 struct fixture {
     struct ek_sampler_room room;
@@ -40,7 +26,7 @@ static void setup(struct fixture *f, uint64_t seed)
 {
     struct ek_rng rng;
     ek_rng_init(&rng, seed);
-    assert_int_equal(ek_sampler_room_init(&f->room, V, &ops), 0);
+    assert_int_equal(ek_sampler_room_init(&f->room, V, ek_ops_get(ek_isa_best())), 0);
     ek_arena_init(&f->arena, 1 << 20);
     ek_sampling_default(&f->how);
     f->how.seed = seed;
@@ -110,9 +96,11 @@ static void draws_follow_the_definition(void **state)
         float temperature, top_p, min_p;
         int32_t top_k;
     } cases[] = {
-        {1, 1, 0, 0},       {0.7f, 1, 0, 0},      {1, 0.9f, 0, 0},   {1, 1, 0.1f, 0},
-        {1, 1, 0, 5},       {1, 0.5f, 0.05f, 20}, {2, 0.95f, 0, 40}, {1, 1e-9f, 0, 0},
-        {1, 0.999f, 0, 96}, {0.3f, 0.8f, 0, 3},   {1, 1, 1, 0},      {1, 1, 0, 1},
+        {1, 1, 0, 0},      {0.7f, 1, 0, 0},     {1, 0.9f, 0, 0},
+        {1, 1, 0.1f, 0},   {1, 1, 0, 5},        {1, 0.5f, 0.05f, 20},
+        {2, 0.95f, 0, 40}, {1, 1e-9f, 0, 0},    {1, 0.999f, 0, 96},
+        {1, 1, 0, V - 1},  {1, 0.9f, 0.01f, V}, {0.3f, 0.8f, 0, 3},
+        {1, 1, 1, 0},      {1, 1, 0, 1},
     };
     enum { N = 4000 };
     for (size_t c = 0; c < sizeof cases / sizeof cases[0]; c++) {
@@ -291,12 +279,26 @@ static void logprobs_are_the_models_own(void **state)
     teardown(&f);
 }
 
+static void a_row_that_is_not_finite_has_no_logprobs(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct ek_logprob top[3];
+    setup(&f, 4);
+    f.x[7] = NAN;
+    struct ek_logprob got = ek_logprobs(top, 3, f.x, 20, &f.room);
+    assert_true(got.id == 20 && got.logprob == -INFINITY);
+    for (int i = 0; i < 3; i++)
+        assert_true(top[i].id >= 0 && top[i].id < V && top[i].logprob == -INFINITY);
+    teardown(&f);
+}
+
 static void init_survives_any_failed_allocation(void **state)
 {
     (void)state;
     EK_EACH_FAILURE (k) {
         struct ek_sampler_room room;
-        ek_assert_rc(ek_sampler_room_init(&room, V, &ops));
+        ek_assert_rc(ek_sampler_room_init(&room, V, ek_ops_get(ek_isa_best())));
         ek_sampler_room_release(&room);
     }
     EK_EACH_FAILURE (k) {
@@ -323,6 +325,7 @@ int main(void)
         cmocka_unit_test(end_tokens_do_not_come_early),
         cmocka_unit_test(a_row_that_is_not_finite_yields_no_token),
         cmocka_unit_test(logprobs_are_the_models_own),
+        cmocka_unit_test(a_row_that_is_not_finite_has_no_logprobs),
         cmocka_unit_test(init_survives_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

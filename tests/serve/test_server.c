@@ -25,7 +25,6 @@ static void *run(void *arg)
 
 static void start(struct fixture *f, const char *script, const char *key)
 {
-    static const struct ek_ops ops = {.softmax = kit_softmax, .argmax = kit_argmax};
     struct ek_err err = EK_ERR_INIT;
     struct ek_server_options o;
     memset(f, 0, sizeof *f);
@@ -37,7 +36,7 @@ static void start(struct fixture *f, const char *script, const char *key)
     f->rt.tokenizer = f->kit.tokenizer;
     f->rt.ctx = KIT_CTX;
     f->rt.longest_piece = 10;
-    f->rt.ops = &ops;
+    f->rt.ops = ek_ops_get(EK_ISA_REF);
     f->rt.kv.n_pages = KIT_PAGES;
     f->rt.engine_model = kit_model(&f->kit);
     ek_auth_init(&f->auth);

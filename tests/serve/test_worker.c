@@ -21,7 +21,6 @@ static void on_news(void *arg)
 
 static void open_worker(struct fixture *f, int32_t max_choices)
 {
-    static const struct ek_ops ops = {.softmax = kit_softmax, .argmax = kit_argmax};
     struct ek_engine_options o;
     memset(f, 0, sizeof *f);
     kit_default(&o);
@@ -29,8 +28,9 @@ static void open_worker(struct fixture *f, int32_t max_choices)
     ek_engine_free(f->kit.engine); /* this one reports to the kit, not to a worker */
     struct ek_engine_model model = kit_model(&f->kit);
     assert_int_equal(ek_worker_new(&f->worker, max_choices, on_news, NULL, NULL), 0);
-    assert_int_equal(ek_engine_new(&f->kit.engine, &model, f->kit.tokenizer, &o, &ops,
-                                   ek_worker_on_delta, f->worker, NULL),
+    assert_int_equal(ek_engine_new(&f->kit.engine, &model, f->kit.tokenizer, &o,
+                                   ek_ops_get(EK_ISA_REF), ek_worker_on_delta,
+                                   f->worker, NULL),
                      0);
     assert_int_equal(ek_worker_start(f->worker, f->kit.engine, NULL), 0);
 }

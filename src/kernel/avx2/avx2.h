@@ -14,8 +14,8 @@ ek_attn_fn ek_avx2_attn;
 ek_attn_merge_fn ek_avx2_attn_merge;
 ek_glu_fn ek_avx2_glu;
 ek_add_fn ek_avx2_add;
-ek_softmax_fn ek_avx2_softmax;
-ek_argmax_fn ek_avx2_argmax;
+ek_peaks_fn ek_avx2_peaks;
+ek_weigh_fn ek_avx2_weigh;
 ek_probe_read_fn ek_avx2_probe_read;
 ek_probe_dot_fn ek_avx2_probe_dot;
 

@@ -15,8 +15,8 @@ ek_attn_fn ek_avx512_attn;
 ek_attn_merge_fn ek_avx512_attn_merge;
 ek_glu_fn ek_avx512_glu;
 ek_add_fn ek_avx512_add;
-ek_softmax_fn ek_avx512_softmax;
-ek_argmax_fn ek_avx512_argmax;
+ek_peaks_fn ek_avx512_peaks;
+ek_weigh_fn ek_avx512_weigh;
 ek_probe_read_fn ek_avx512_probe_read;
 ek_probe_dot_fn ek_avx512_probe_dot;
 

@@ -1,34 +1,41 @@
-/* pick.c - softmax and argmax in plain C; the sum of the softmax in f64. */
+/* pick.c - one pass over a row of logits in plain C. */
 #include "kernel/ref/ref.h"
 
-#include <assert.h>
 #include <math.h>
 
-double ek_ref_softmax(float *p, const float *x, int64_t n, float temperature)
+static int64_t end_of(int64_t b, int64_t n)
 {
-    assert(n > 0);
-    float max = -INFINITY, inv = 1.0f / temperature;
-    for (int64_t i = 0; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    double sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        float e = expf((x[i] - max) * inv);
-        p[i] = e;
-        sum += (double)e;
-    }
-    float scale = (float)(1.0 / sum);
-    for (int64_t i = 0; i < n; i++)
-        p[i] *= scale;
-    /* the largest adds exp(0) = 1 to the sum */
-    /* cppcheck-suppress invalidFunctionArg */
-    return (double)max * (double)inv + log(sum);
+    int64_t end = (b + 1) * EK_PICK_BLOCK;
+    return end < n ? end : n;
 }
 
-int64_t ek_ref_argmax(const float *x, int64_t n)
+bool ek_ref_peaks(float *max, const float *x, int64_t n)
 {
-    int64_t best = 0;
-    for (int64_t i = 1; i < n; i++)
-        if (x[i] > x[best] || (isnan(x[best]) && !isnan(x[i])))
-            best = i;
-    return best;
+    bool is_finite = true;
+    for (int64_t b = 0; b < ek_pick_blocks(n); b++) {
+        float m = -INFINITY;
+        for (int64_t i = b * EK_PICK_BLOCK; i < end_of(b, n); i++) {
+            m = x[i] > m ? x[i] : m;
+            is_finite = is_finite && isfinite(x[i]);
+        }
+        max[b] = m;
+    }
+    return is_finite;
+}
+
+void ek_ref_weigh(float *e, float *max, double *sum, const float *x, int64_t n,
+                  float top, float temperature)
+{
+    float inv = 1.0f / temperature;
+    for (int64_t b = 0; b < ek_pick_blocks(n); b++) {
+        float m = 0;
+        double s = 0;
+        for (int64_t i = b * EK_PICK_BLOCK; i < end_of(b, n); i++) {
+            e[i] = expf((x[i] - top) * inv);
+            m = e[i] > m ? e[i] : m;
+            s += (double)e[i];
+        }
+        max[b] = m;
+        sum[b] = s;
+    }
 }

@@ -13,8 +13,8 @@ ek_attn_fn ek_ref_attn;
 ek_attn_merge_fn ek_ref_attn_merge;
 ek_glu_fn ek_ref_glu;
 ek_add_fn ek_ref_add;
-ek_softmax_fn ek_ref_softmax;
-ek_argmax_fn ek_ref_argmax;
+ek_peaks_fn ek_ref_peaks;
+ek_weigh_fn ek_ref_weigh;
 ek_probe_read_fn ek_ref_probe_read;
 ek_probe_dot_fn ek_ref_probe_dot;
 
