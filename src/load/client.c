@@ -18,6 +18,7 @@ struct ek_client {
     struct curl_slist *headers;
     struct ek_timer timer; /* what libcurl asked for */
     char url[URL_MAX];     /* without a slash at the end */
+    int rc;                /* of ek_client_check */
 };
 
 /* A socket of libcurl's that the loop watches. */
@@ -65,6 +66,10 @@ static void on_socket_ready(struct ek_watch *w, int events)
 {
     struct socket_watch *s = w->owner;
     struct ek_client *c = s->client;
+    if (c->rc) {
+        ek_watch_stop(w);
+        return;
+    }
     int mask = (events & EK_READABLE ? CURL_CSELECT_IN : 0) |
                (events & EK_WRITABLE ? CURL_CSELECT_OUT : 0);
     if (events & EK_HANGUP)
@@ -78,6 +83,8 @@ static void on_timer(struct ek_timer *t)
 {
     struct ek_client *c = t->owner;
     int running;
+    if (c->rc)
+        return;
     curl_multi_socket_action(c->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     reap(c);
 }
@@ -90,22 +97,24 @@ static int set_timer(CURLM *multi, long timeout_ms, void *arg)
         ek_timer_stop(&c->timer);
         return 0;
     }
-    return ek_timer_start(&c->timer, (int64_t)timeout_ms * 1000) ? -1 : 0;
+    if (ek_timer_start(&c->timer, (int64_t)timeout_ms * 1000))
+        c->rc = EK_ENOMEM;
+    return 0; /* see ek_client_check; libcurl 7.88 crashes after a -1 */
 }
 
 static int watch_socket(struct ek_client *c, curl_socket_t fd, int interest)
 {
     struct socket_watch *s = ek_calloc(1, sizeof *s);
     if (!s)
-        return -1;
+        return EK_ENOMEM;
     *s = (struct socket_watch){
         .watch = {.fd = fd, .on_ready = on_socket_ready, .owner = s}, .client = c};
-    if (ek_watch_start(c->loop, &s->watch, interest)) {
+    int rc = ek_watch_start(c->loop, &s->watch, interest);
+    if (rc)
         ek_free(s);
-        return -1;
-    }
-    curl_multi_assign(c->multi, fd, s);
-    return 0;
+    else
+        curl_multi_assign(c->multi, fd, s);
+    return rc;
 }
 
 static int set_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *of_fd)
@@ -122,9 +131,10 @@ static int set_socket(CURL *easy, curl_socket_t fd, int what, void *arg, void *o
     }
     int interest = (what & CURL_POLL_IN ? EK_READABLE : 0) |
                    (what & CURL_POLL_OUT ? EK_WRITABLE : 0);
-    if (!s)
-        return watch_socket(c, fd, interest);
-    return ek_watch_change(&s->watch, interest) ? -1 : 0;
+    int rc = s ? ek_watch_change(&s->watch, interest) : watch_socket(c, fd, interest);
+    if (rc)
+        c->rc = rc;
+    return 0; /* as above */
 }
 
 /* The base URL: what people paste often ends in a slash or in /v1. */
@@ -211,6 +221,11 @@ void ek_client_free(struct ek_client *c)
     curl_slist_free_all(c->headers);
     ek_timer_stop(&c->timer);
     ek_free(c);
+}
+
+int ek_client_check(const struct ek_client *c)
+{
+    return c->rc;
 }
 
 const char *ek_client_url(const struct ek_client *c)
@@ -305,8 +320,8 @@ static bool set_request(struct ek_client *c, struct ek_call *call)
 
 int ek_client_start(struct ek_client *c, struct ek_call *call)
 {
-    if (!set_request(c, call))
-        return EK_ENOMEM;
+    if (c->rc || !set_request(c, call))
+        return c->rc ? c->rc : EK_ENOMEM;
     CURLMcode code = curl_multi_add_handle(c->multi, call->easy);
     if (code != CURLM_OK)
         return code == CURLM_OUT_OF_MEMORY ? EK_ENOMEM : EK_ELIMIT;

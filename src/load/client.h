@@ -31,6 +31,11 @@ int ek_client_new(struct ek_client **client, struct ek_loop *loop,
                   const struct ek_client_options *o, struct ek_err *err) EK_MUST_USE;
 void ek_client_free(struct ek_client *c); /* no call may be under way; NULL is fine */
 
+/* EK_ENOMEM or EK_EIO when a socket or timer of libcurl's could not be watched: no call
+ * under way ends any more then. Whoever waits asks now and then; what is left is to
+ * cancel the calls. */
+int ek_client_check(const struct ek_client *c) EK_MUST_USE;
+
 const char *ek_client_url(const struct ek_client *c); /* base, borrowed */
 
 #define EK_CALL_BODY_MAX ((size_t)1 << 20) /* of an answer that is no stream */

@@ -84,12 +84,13 @@ static int add_counts(struct ek_buf *out, const struct ek_load_facts *f)
 {
     const struct ek_load_result *r = f->r;
     double seconds = (double)r->span_us / 1e6;
+    unsigned long long n_refused = r->n_429 + r->n_503;
+    unsigned long long n_over = r->n_sent - r->n_unfinished;
     int rc = ek_buf_addf(
         out,
         "requests      %llu ok, %llu failed, %llu refused (429: %llu, 503: %llu)\n",
-        (unsigned long long)r->n_ok, (unsigned long long)r->n_failed,
-        (unsigned long long)(r->n_429 + r->n_503), (unsigned long long)r->n_429,
-        (unsigned long long)r->n_503);
+        (unsigned long long)r->n_ok, (unsigned long long)r->n_failed, n_refused,
+        (unsigned long long)r->n_429, (unsigned long long)r->n_503);
     if (!rc)
         rc = ek_buf_addf(
             out,
@@ -108,7 +109,7 @@ static int add_counts(struct ek_buf *out, const struct ek_load_facts *f)
         rc = ek_buf_addf(
             out, "goodput       %.3f requests/s within the SLO (%llu of %llu)\n",
             ek_report_rate(f, (double)r->n_good), (unsigned long long)r->n_good,
-            (unsigned long long)(r->n_sent - r->n_unfinished));
+            n_over);
     if (!rc)
         rc = ek_buf_addf(
             out, "client        at most %llu under way, %.1f %% of a core\n",

@@ -294,6 +294,11 @@ static void on_tick(struct ek_timer *t)
         end_run(run);
         return;
     }
+    int rc = ek_client_check(run->client);
+    if (rc) {
+        fail_run(run, rc);
+        return;
+    }
     if (o->on_tick)
         o->on_tick(o->tick_arg, run->r->n_sent - run->n_running, run->n_running,
                    ek_clock_us() - run->start_us);

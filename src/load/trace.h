@@ -16,11 +16,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EK_TRACE_BLOCK_TOKENS 512 /* of one hash id */
-#define EK_TRACE_TOKENS_MAX                                                            \
-    10000000 /* of a prompt, of an answer */
-#define EK_TRACE_ROWS_MAX   ((size_t)10 << 20)
-#define EK_TRACE_HASHES_MAX ((size_t)100 << 20)
+#define EK_TRACE_BLOCK_TOKENS 512      /* of one hash id */
+#define EK_TRACE_TOKENS_MAX   10000000 /* of a prompt, of an answer */
+#define EK_TRACE_ROWS_MAX     ((size_t)10 << 20)
+#define EK_TRACE_HASHES_MAX   ((size_t)100 << 20)
 
 struct ek_trace_row {
     int64_t at_us;       /* since the earliest row */
