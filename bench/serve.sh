@@ -5,12 +5,13 @@
 #   bench/serve.sh [--quick] [--rows GROUPS] [--json FILE] [--threads N] [--text FILE]
 #                  [--no-peer] [--model FILE] [--repeats N]
 #
-# --quick: 3 shorter repetitions instead of 5.  --rows: some of prefill, decode, streams, kv,
-# weights, pages, accuracy, start, with commas between.
+# --quick: 3 shorter repetitions instead of 5.  --rows: some of prefill, decode, streams, tools,
+# kv, weights, isa, pages, accuracy, start, with commas between.
 # Builds keel; makes, once, under ~/.cache/evenkeel/bench: the peer (llama-cpp-python, built
 # from source for this CPU, or the Python that EK_PEER_PYTHON names), the small model in the
 # peer's fastest format, and a larger model of random weights. LLAMA_CPP_BIN: a folder with
-# llama-server, which then is the peer of the streaming rows. --text (or EK_DATA/text,
+# llama-server, which then is the peer of the streaming rows, and llama-bench and
+# llama-batched-bench, for the rows of tools. --text (or EK_DATA/text,
 # ../shared/data/text): wikitext-2-test.txt, for the perplexities. docs/benchmarks.md tells
 # how each row is measured.
 set -euo pipefail
@@ -21,7 +22,7 @@ peer_package=llama-cpp-python==0.3.36
 model='' text='' has_peer=true rest=()
 while [[ $# -gt 0 ]]; do
     case $1 in
-    --help | -h) sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    --help | -h) sed -n '2,18s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
     --no-peer) has_peer=false && shift ;;
     --model | --text)
         [[ $# -ge 2 ]] || { echo "serve.sh: $1 needs a value" >&2 && exit 2; }

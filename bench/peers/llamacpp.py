@@ -205,14 +205,17 @@ class Peer:
             return self.modes[key]["mode"]
         names = [f"{m}, {layout}" for m in MODES for layout in ("apart", "one buffer")
                  ] if is_many else list(MODES)
-        rates = {}
+        rates, best = {}, None
         for mode in names:
             try:
                 rates[mode] = max(self.one(mode, words) for _ in range(2))
             except RuntimeError as e:
                 print(f"llamacpp.py: {mode}: {e}", file=sys.stderr)
-            self.forget()
-        best = max(rates, key=rates.get)
+                continue
+            best = max(rates, key=rates.get)
+            self.forget(but=best)
+        if not best:
+            raise SystemExit(f"llamacpp.py: no mode can do '{' '.join(words)}'")
         self.modes[key] = {"mode": best, "tokens_s": {m: round(r, 1) for m, r in rates.items()}}
         if self.modes_file and os.getloadavg()[0] < 1.5 * os.cpu_count():
             with open(self.modes_file + ".new", "w") as f:
@@ -220,10 +223,11 @@ class Peer:
             os.replace(self.modes_file + ".new", self.modes_file)
         return best
 
-    def forget(self):
-        for c in self.contexts.values():
+    def forget(self, but=None):
+        """Frees the contexts but those of one mode."""
+        for key in [k for k in self.contexts if k[0] != but]:
+            c = self.contexts.pop(key)
             (c[0] if isinstance(c, tuple) else c).close()
-        self.contexts = {}
 
     def answer(self, words):
         if words[0] == "forget":

@@ -10,7 +10,8 @@ import time
 import rows
 import table
 
-GROUPS = ("prefill", "decode", "streams", "kv", "weights", "pages", "accuracy", "start")
+GROUPS = ("prefill", "decode", "streams", "tools", "kv", "weights", "isa", "pages",
+          "accuracy", "start")
 
 
 def parse():
@@ -56,7 +57,7 @@ def facts(o):
     if got.returncode:
         sys.exit(got.stderr)
     row = json.loads(got.stdout.splitlines()[0])
-    o.threads = row["threads"]
+    o.threads, o.isa = row["threads"], row["isa"]
     return {"cpu": row["cpu"], "cores": os.cpu_count(), "isa": row["isa"],
             "threads": row["threads"]}
 
@@ -83,8 +84,9 @@ def measure(b, out):
     for size, model, peer_model in models:
         plan += [("prefill", rows.prefill, (size, model, peer_model)),
                  ("decode", rows.decode, (size, model, peer_model))]
-    plan += [("streams", rows.streams, (small, o.model, o.peer_model))]
+    plan += [("streams", rows.streams, models[0]), ("tools", rows.tools, models[0])]
     plan += [("kv", rows.kv_dtypes, m[:2]) for m in models]
+    plan += [("isa", rows.isa, m[:2]) for m in models]
     plan += [("weights", rows.weights, last), ("pages", rows.page_check, (small, o.model)),
              ("accuracy", rows.accuracy, (small, o.model)),
              ("start", rows.start, (small, o.model))]

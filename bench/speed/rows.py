@@ -232,6 +232,36 @@ def available_bytes():
     return 0
 
 
+def tools(b, size, model, peer_model):
+    """A few rows again, against the peer's own command-line tools."""
+    if not b.o.llama_bin:
+        return b.skip("llama.cpp's tools", "LLAMA_CPP_BIN names no build of them")
+    peer = sides.Tools(b.o.llama_bin, peer_model, b.o.threads)
+    weights = best_prefill_weights(b, model)
+    keel = b.keel(model, "--prefill-weights", weights, "--kv-dtype", "fp8")
+    steps = size["decode"]
+    for words, must in ((("prefill", 512), 1.4), (("decode", 0, 1, steps[0]), 1.3),
+                        (("decode", 1024, 1, steps[1024]), 1.8),
+                        (("decode", size["batch_depth"], 16, size["batch"][16]), 2.2)):
+        name = " ".join(map(str, words))
+        yield against_peer(b, size, words, f"tools, {name}", keel, peer, must)[1]
+    keel.close()
+
+
+def isa(b, size, model):
+    """Our AVX2 kernels against the widest ones of this CPU."""
+    if b.o.isa in ("ref", "avx2"):
+        return b.skip("AVX2 against wider", f"the ISA is {b.o.isa}")
+    narrow, wide = (b.keel(model, "--isa", i, "--kv-dtype", "fp8") for i in ("avx2", b.o.isa))
+    first = min(size["decode"])
+    for words in (("prefill", size["prefill"][0]), ("decode", first, 1, size["decode"][first])):
+        ours, theirs = b.in_turn(words, narrow, wide)
+        yield table.row(f"{size['name']}, {words[0]}: avx2, {b.o.isa}", "tokens/s",
+                        rates(ours), rates(theirs))
+    narrow.close()
+    wide.close()
+
+
 def kv_dtypes(b, size, model):
     """fp8 against bf16 keys and values."""
     n, depth, steps = (4, 32, 2) if b.o.is_tiny else (64, 1024, 3)
@@ -269,20 +299,23 @@ def page_check(b, size, model):
     """--page-check pages against off: two servers, the same prompts, pairs of waves."""
     if not sides.has_option(b.o.keel, "serve", "--page-check"):
         return b.skip("page check", "keel serve has no --page-check")
-    shape, n = ((4, 24, 8), 2) if b.o.is_tiny else ((16, 120, 64), b.o.pairs)
+    shape, n = ((4, 24, 8), 2) if b.o.is_tiny else ((16, 32, 64), b.o.pairs)
     servers = {c: sides.keel_server(b.o.keel, model, b.o.threads, "--max-seqs", shape[0],
                                     "--kv-dtype", "fp8", "--page-check", c)
                for c in ("pages", "off")}
     got = {"pages": [], "off": []}
     for r in range(-1, n):
         for check in ("pages", "off") if r % 2 else ("off", "pages"):
+            before = servers[check].cpu_s()
             found = wave(b, servers[check], *shape, seed=300 + r)
+            found["cpu_s"] = servers[check].cpu_s() - before
             if r >= 0:
                 got[check].append(found)
     for server in servers.values():
         server.close()
     for what, unit, key, is_less in (("all tokens", "tokens/s", "tokens_s", False),
-                                     ("between tokens p95", "ms", "itl_p95_ms", True)):
+                                     ("between tokens p95", "ms", "itl_p95_ms", True),
+                                     ("processor time", "s", "cpu_s", True)):
         pairs = [(p[key], o[key]) for p, o in zip(got["pages"], got["off"])]
         ratio, low, high = table.bootstrap([(o, p) for p, o in pairs] if is_less else pairs)
         row = table.row(f"{size['name']}, page check on, off: {what}", unit,

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import tempfile
 import time
-import urllib.request
 
 
 class Jobs:
@@ -67,6 +66,47 @@ class Peer(Jobs):
             self.ask("forget")
 
 
+class Tools:
+    """llama.cpp's own tools for the same jobs: a process for each repetition, in each of
+    its modes; the fastest counts."""
+
+    MODES = {"f16": ("0", "f16"), "f16 flash": ("1", "f16"), "q8_0 flash": ("1", "q8_0")}
+
+    def __init__(self, folder, model, threads):
+        self.folder, self.model, self.threads = folder, model, threads
+        self.modes = {}
+
+    def run(self, tool, flash, kv, *options):
+        got = subprocess.run([os.path.join(self.folder, tool), "-m", self.model, "-t",
+                              str(self.threads), "-fa", flash, "-ctk", kv, "-ctv", kv,
+                              *map(str, options)], capture_output=True, text=True)
+        lines = [line for line in got.stdout.splitlines() if line.startswith("{")]
+        if got.returncode or not lines:
+            raise RuntimeError(f"{tool}: {got.stderr[-500:]}")
+        return json.loads(lines[-1])
+
+    def one(self, mode, kind, n):
+        flash, kv = self.MODES[mode]
+        if kind == "decode" and n[1] > 1:
+            depth, batch, steps = n
+            return self.run("llama-batched-bench", "on" if flash == "1" else "off", kv, "-c",
+                            batch * (depth + steps), "-b", 2048, "-ub", 512, "-npp", depth,
+                            "-ntg", steps, "-npl", batch, "--output-format",
+                            "jsonl")["speed_tg"]
+        what = ("-p", n[0], "-n", 0) if kind == "prefill" else (
+            "-p", 0, "-n", n[2], "-d", n[0])
+        return self.run("llama-bench", flash, kv, *what, "-r", 1, "-o", "jsonl")["avg_ts"]
+
+    def ask(self, kind, *n):
+        key = (kind, n)
+        if key not in self.modes:
+            found = {mode: self.one(mode, kind, n) for mode in self.MODES}
+            self.modes[key] = max(found, key=found.get)
+        mode = self.modes[key]
+        tool = "batched-bench" if kind == "decode" and n[1] > 1 else "bench"
+        return {"median": self.one(mode, kind, n), "mode": f"llama-{tool}, {mode}"}
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
@@ -103,10 +143,13 @@ class Server:
         finally:
             c.close()
 
-    def metrics(self):
-        url = f"http://127.0.0.1:{self.port}/metrics"
-        with urllib.request.urlopen(url, timeout=60) as answer:
-            return answer.read().decode()
+    def cpu_s(self):
+        """Processor seconds of its threads so far, in nanosecond steps."""
+        total = 0
+        for task in os.scandir(f"/proc/{self.process.pid}/task"):
+            with open(os.path.join(task.path, "schedstat")) as f:
+                total += int(f.read().split()[0])
+        return total / 1e9
 
     def close(self):
         if self.process.poll() is None:
