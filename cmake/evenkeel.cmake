@@ -66,6 +66,14 @@ function(ek_add_folder name)
     endforeach()
 endfunction()
 
+# Where run.sh keeps the default model; tests that want it are skipped without it.
+set(ek_cache $ENV{XDG_CACHE_HOME})
+if(NOT ek_cache)
+    set(ek_cache $ENV{HOME}/.cache)
+endif()
+string(APPEND ek_cache /evenkeel)
+set(ek_default_model ${ek_cache}/models/SmolLM2-135M-Instruct.Q4_1.gguf)
+
 function(ek_add_test path)
     cmake_parse_arguments(A "" "" "USES;LIBS;LABELS" ${ARGN})
     string(REGEX REPLACE "^(.*)/test_(.*)\\.c$" "\\1/\\2" label ${path})
@@ -81,7 +89,7 @@ function(ek_add_test path)
     add_test(NAME ${label} COMMAND ${target})
     # 77 is how a test says that what it needs (a model, a package) is absent.
     set_tests_properties(${label} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600
-        LABELS "${A_LABELS}")
+        LABELS "${A_LABELS}" ENVIRONMENT "EK_MODEL=${ek_default_model}")
 endfunction()
 
 function(ek_add_fuzz path)
@@ -113,10 +121,6 @@ function(ek_add_python_test path)
     if(NOT EXISTS ${python})
         set(python python3)
     endif()
-    set(cache $ENV{XDG_CACHE_HOME})
-    if(NOT cache)
-        set(cache $ENV{HOME}/.cache)
-    endif()
     set(data $ENV{EK_DATA})
     if(NOT data)
         set(data ${PROJECT_SOURCE_DIR}/../shared/data)
@@ -124,7 +128,7 @@ function(ek_add_python_test path)
     add_test(NAME ${label} COMMAND ${python} ${PROJECT_SOURCE_DIR}/tests/${path})
     set_tests_properties(${label} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1200
         LABELS "python;${A_LABELS}" ENVIRONMENT
-        "KEEL=$<TARGET_FILE:keel>;EK_DATA=${data};EK_CACHE=${cache}/evenkeel;EK_MODEL=${cache}/evenkeel/models/SmolLM2-135M-Instruct.Q4_1.gguf;PYTHONPATH=${PROJECT_SOURCE_DIR}/tests;EK_BIN=${CMAKE_BINARY_DIR}")
+        "KEEL=$<TARGET_FILE:keel>;EK_DATA=${data};EK_CACHE=${ek_cache};EK_MODEL=${ek_default_model};PYTHONPATH=${PROJECT_SOURCE_DIR}/tests;EK_BIN=${CMAKE_BINARY_DIR}")
 endfunction()
 
 # ek_add_probe(PATH)                  tests/x/probe_y.c -> ${CMAKE_BINARY_DIR}/tests/probe_y

@@ -284,5 +284,6 @@ void ek_choice_flush(struct ek_choice *c, struct ek_engine *e)
         c->filling = 1 - c->filling;
         c->is_lent = true;
     }
+    e->has_moved = true;    /* a choice that was full may work again */
     e->on_delta(e->arg, d); /* after a last delta, c may be gone */
 }

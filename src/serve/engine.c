@@ -128,9 +128,8 @@ static void refresh_stats(struct ek_engine *e)
 }
 
 /* Says what there is to say and lets go of the choices that are gone. A choice is
- * unlinked before its last delta leaves, since the request may be freed then. Returns
- * whether any went. */
-static bool flush(struct ek_engine *e)
+ * unlinked before its last delta leaves, since the request may be freed then. */
+static void flush(struct ek_engine *e)
 {
     ek_schedule_sweep(e);
     refresh_stats(e);
@@ -142,19 +141,15 @@ static bool flush(struct ek_engine *e)
         ek_choice_flush(c, e);
     }
     struct ek_choice *ended = e->ended.first;
-    bool has_gone = false;
     e->ended = (struct ek_choice_list){0};
     while (ended) {
         struct ek_choice *c = ended;
         ended = c->next;
-        if (c->is_lent) {
+        if (c->is_lent)
             ek_schedule_end(e, c);
-        } else {
-            has_gone = true;
+        else
             ek_choice_flush(c, e);
-        }
     }
-    return has_gone;
 }
 
 static void end_all_of(struct ek_engine *e, struct ek_choice *c,
@@ -237,8 +232,8 @@ bool ek_engine_step(struct ek_engine *e)
         e->stats.n_step_tokens = n_tokens;
         e->has_moved = true;
     }
-    bool has_gone = flush(e);
-    return e->has_moved || has_gone;
+    flush(e);
+    return e->has_moved;
 }
 
 int64_t ek_engine_wake_us(const struct ek_engine *e)

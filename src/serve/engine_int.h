@@ -101,10 +101,10 @@ struct ek_engine {
     struct ek_choice_list running; /* the same */
     struct ek_choice_list ended;   /* final delta is due */
     bool is_unsorted;              /* a choice's list is not its state's: sweep */
-    bool has_moved;                /* a choice changed its state in this step */
-    int32_t n_running;             /* choices with state RUNNING, <= max_seqs */
-    int32_t n_resting;             /* preempted ones that wait with part of an answer */
-    int32_t n_promised;            /* seats that running leaders keep for others */
+    bool has_moved;     /* in this step a state changed or a delta went out */
+    int32_t n_running;  /* choices with state RUNNING, <= max_seqs */
+    int32_t n_resting;  /* preempted ones that wait with part of an answer */
+    int32_t n_promised; /* seats that running leaders keep for others */
     struct ek_engine_stats stats;
     uint64_t next_owner, next_order;
     int64_t wake_us; /* no deadline is due before; INT64_MAX: there is none */

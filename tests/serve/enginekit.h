@@ -13,6 +13,7 @@
 
 #define KIT_PAGES 40
 #define KIT_CTX   256
+#define KIT_WIDE  "wwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwwww"
 
 struct kit_reader; /* of one choice */
 
@@ -20,6 +21,7 @@ struct kit {
     struct made_bpe made;
     struct ek_tokenizer *tokenizer; /* ids 0..255 are bytes */
     int32_t end_id;                 /* "<|im_end|>" */
+    int32_t wide_id;                /* its text is KIT_WIDE: fills deltas soon */
     int32_t V;
     struct ek_engine *engine;
     int32_t slots[KIT_PAGES * EK_PAGE_TOKENS]; /* token at each place of the KV */
@@ -189,14 +191,16 @@ static inline struct ek_engine_model kit_model(struct kit *k)
     };
 }
 
-static inline void kit_open(struct kit *k, const struct ek_engine_options *o)
+/* has_own_decode: as of a model with weights of two formats. */
+static inline void kit_open_as(struct kit *k, const struct ek_engine_options *o,
+                               bool has_own_decode)
 {
-    bool has_own_decode = k->has_own_decode;
     memset(k, 0, sizeof *k);
     k->has_own_decode = has_own_decode;
     pthread_mutex_init(&k->gate, NULL);
     made_bpe_init(&k->made);
     k->end_id = made_token(&k->made, "<|im_end|>", EK_TOK_CONTROL);
+    k->wide_id = made_token(&k->made, KIT_WIDE, EK_TOK_NORMAL);
     k->tokenizer = made_bpe_load(&k->made, "gpt-2");
     k->V = ek_tokenizer_size(k->tokenizer);
     assert_true(ek_tokenizer_is_end(k->tokenizer, k->end_id));
@@ -204,6 +208,11 @@ static inline void kit_open(struct kit *k, const struct ek_engine_options *o)
     assert_int_equal(ek_engine_new(&k->engine, &model, k->tokenizer, o,
                                    ek_ops_get(EK_ISA_REF), kit_on_delta, k, NULL),
                      0);
+}
+
+static inline void kit_open(struct kit *k, const struct ek_engine_options *o)
+{
+    kit_open_as(k, o, false);
 }
 
 static inline void kit_default(struct ek_engine_options *o)
@@ -277,6 +286,16 @@ static inline void kit_free(struct ek_request *r)
     free(r->user);
     ek_request_release(r);
     free(r);
+}
+
+/* Makes the wide token likelier by `bias`: 6 is about every other token, 100 all. */
+static inline void kit_widen(const struct kit *k, struct ek_request *r, float bias)
+{
+    struct ek_logit_bias *b = ek_arena_alloc(&r->arena, sizeof *b);
+    assert_non_null(b);
+    *b = (struct ek_logit_bias){k->wide_id, bias};
+    r->sampling.bias = b;
+    r->sampling.n_bias = 1;
 }
 
 /* Steps until the choice has n tokens. */

@@ -15,7 +15,7 @@ struct world {
 
 /* A prompt with one of three system texts or none, a secret, and more; some share even
  * that with the session before them. */
-static struct ek_request *session(int i, const struct world *w)
+static struct ek_request *session(const struct kit *k, int i, const struct world *w)
 {
     static const char *const systems[] = {
         "", "You are the keeper of a lighthouse on a rock in the sea. ",
@@ -44,6 +44,8 @@ static struct ek_request *session(int i, const struct world *w)
     r->min_tokens = i % 8 == 5 ? max_tokens / 2 : 0;
     if (i % 9 == 2)
         kit_stop(r, "q");
+    if (w->has_slow_readers && i % 2)
+        kit_widen(k, r, 9);
     return r;
 }
 
@@ -57,12 +59,14 @@ static void open_world(struct kit *k, const struct world *w)
     o.reserve_tokens = w->reserve;
     o.page_check = w->check;
     o.caches_prefixes = w->caches_prefixes;
-    k->has_own_decode = w->has_own_decode;
-    kit_open(k, &o);
+    kit_open_as(k, &o, w->has_own_decode);
 }
 
-static void run_together(struct kit *k, struct ek_request **r, const struct world *w)
+/* n_stalled: how often an answer was found waiting for its reader. */
+static void run_together(struct kit *k, struct ek_request **r, const struct world *w,
+                         int *n_stalled)
 {
+    *n_stalled = 0;
     struct ek_rng rng;
     ek_rng_init(&rng, 99);
     k->holds_deltas = w->has_slow_readers;
@@ -75,6 +79,10 @@ static void run_together(struct kit *k, struct ek_request **r, const struct worl
     }
     do {
         kit_run(k);
+        for (int i = 0; i < SESSIONS; i++) {
+            for (int32_t c = 0; c < r[i]->n; c++)
+                *n_stalled += !ek_choice_has_room(&r[i]->choices[c]);
+        }
         /* The readers of a few wake up. */
         for (uint64_t n = 1 + ek_rng_below(&rng, 4); n > 0 && k->n_held > 0; n--)
             ek_engine_give_back(k->engine, k->held[--k->n_held]);
@@ -85,7 +93,7 @@ static void run_together(struct kit *k, struct ek_request **r, const struct worl
 static void compare(struct kit *solo, struct ek_request *r, int i,
                     const struct world *w)
 {
-    struct ek_request *alone = session(i, w);
+    struct ek_request *alone = session(solo, i, w);
     kit_submit(solo, alone);
     kit_run(solo);
     for (int32_t c = 0; c < r->n; c++)
@@ -112,8 +120,9 @@ static void check_world(const struct world *w)
     open_world(&k, w);
     open_world(&solo, &alone);
     for (int i = 0; i < SESSIONS; i++)
-        r[i] = session(i, w);
-    run_together(&k, r, w);
+        r[i] = session(&k, i, w);
+    int n_stalled;
+    run_together(&k, r, w, &n_stalled);
     for (int i = 0; i < SESSIONS; i++) {
         compare(&solo, r[i], i, w);
         kit_free(r[i]);
@@ -123,6 +132,7 @@ static void check_world(const struct world *w)
         assert_int_equal(s->faults[f], 0);
     /* The world was as crowded as it was meant to be. */
     assert_true(w->n_pages == KIT_PAGES || s->n_preempted > SESSIONS / 4);
+    assert_true(!w->has_slow_readers || n_stalled > SESSIONS / 2);
     assert_true(!w->caches_prefixes || s->prefix_hit_tokens > 10 * EK_PAGE_TOKENS);
     assert_int_equal(ek_engine_get_stats(solo.engine)->n_preempted, 0);
     kit_close(&k);

@@ -1,5 +1,6 @@
 /* The engine on its own thread: everything that goes in comes out once, whoever is
  * faster, and a cancel may meet its request's end half-way. Run under TSan by CI. */
+#include "base/clock.h"
 #include "serve/enginekit.h"
 #include "serve/worker.h"
 
@@ -137,6 +138,40 @@ static void a_cancel_may_cross_the_end(void **state)
     close_worker(&f);
 }
 
+/* The reader never gives back, so the engine sleeps when the deadline comes. */
+static void a_deadline_wakes_a_sleeping_engine(void **state)
+{
+    (void)state;
+    static const struct timespec pause = {0, 100000};
+    struct fixture f;
+    struct ek_delta *held = NULL;
+    open_worker(&f, 10);
+    struct ek_request *r = kit_request("prompt", 240, 1);
+    kit_widen(&f.kit, r, 100); /* its deltas are full before its answer is over */
+    r->deadline_us = ek_clock_us() + 100000;
+    assert_int_equal(ek_request_prepare(r, f.kit.engine, NULL), 0);
+    assert_int_equal(ek_worker_submit(f.worker, r), 0);
+    do {
+        struct ek_delta *d = ek_worker_next(f.worker);
+        held = d ? d : held;
+        nanosleep(&pause, NULL);
+    } while (ek_worker_stats(f.worker)->n_expired == 0);
+    assert_int_equal(ek_worker_stats(f.worker)->n_running, 0);
+    assert_int_equal(ek_worker_stats(f.worker)->n_free_pages, KIT_PAGES);
+    if (held && held->finish == EK_FINISH_NONE)
+        ek_worker_give_back(f.worker, held);
+    while (!held || held->finish == EK_FINISH_NONE) {
+        struct ek_delta *d = ek_worker_next(f.worker);
+        held = d ? d : held;
+        nanosleep(&pause, NULL);
+    }
+    assert_int_equal(held->finish, EK_FINISH_ERROR);
+    assert_non_null(strstr(held->error, "deadline"));
+    assert_true(held->is_last);
+    kit_free(r);
+    close_worker(&f);
+}
+
 static void over_the_limit_is_busy_and_the_request_stays_ours(void **state)
 {
     (void)state;
@@ -170,6 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_request_comes_back_once),
         cmocka_unit_test(a_cancel_may_cross_the_end),
+        cmocka_unit_test(a_deadline_wakes_a_sleeping_engine),
         cmocka_unit_test(over_the_limit_is_busy_and_the_request_stays_ours),
         cmocka_unit_test(new_survives_any_failed_allocation),
     };
