@@ -136,31 +136,61 @@ static int write_all(int fd, const char *p, size_t n)
     return 0;
 }
 
-int ek_file_write_parts(const char *path, const struct ek_file_part *parts,
-                        size_t n_parts, struct ek_err *err)
+int ek_file_out_begin(struct ek_file_out *f, const char *path, struct ek_err *err)
 {
-    char aside[4096];
+    *f = (struct ek_file_out){.path = path, .fd = -1};
     /* The thread's number: no two live writers share it. */
-    int len = snprintf(aside, sizeof aside, "%s.%ld.tmp", path, (long)gettid());
-    if (len < 0 || (size_t)len >= sizeof aside)
+    int len = snprintf(f->aside, sizeof f->aside, "%s.%ld.tmp", path, (long)gettid());
+    if (len < 0 || (size_t)len >= sizeof f->aside)
         return ek_err_set(err, EK_ELIMIT, "%s: path is too long", path);
-    unlink(aside); /* a dead one's leftover; created anew, no link is followed */
-    int fd = open(aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return set_errno(err, path, errno);
-    int code = 0;
-    for (size_t i = 0; i < n_parts && !code; i++)
-        code = write_all(fd, parts[i].p, parts[i].n);
-    if (!code && fsync(fd))
+    unlink(f->aside); /* a dead one's leftover; created anew, no link is followed */
+    f->fd = open(f->aside, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    return f->fd < 0 ? set_errno(err, path, errno) : 0;
+}
+
+int ek_file_out_add(struct ek_file_out *f, const void *p, size_t n, struct ek_err *err)
+{
+    int code = write_all(f->fd, p, n);
+    if (code)
+        return set_errno(err, f->path, code);
+    f->bytes += n;
+    return 0;
+}
+
+int ek_file_out_end(struct ek_file_out *f, struct ek_err *err)
+{
+    int code = fsync(f->fd) ? errno : 0;
+    if (close(f->fd) && !code)
         code = errno;
-    if (close(fd) && !code)
-        code = errno;
-    if (!code && rename(aside, path))
+    f->fd = -1;
+    if (!code && rename(f->aside, f->path))
         code = errno;
     if (!code)
         return 0;
-    unlink(aside);
-    return set_errno(err, path, code);
+    unlink(f->aside);
+    return set_errno(err, f->path, code);
+}
+
+void ek_file_out_cancel(struct ek_file_out *f)
+{
+    if (f->fd < 0)
+        return;
+    close(f->fd);
+    f->fd = -1;
+    unlink(f->aside);
+}
+
+int ek_file_write_parts(const char *path, const struct ek_file_part *parts,
+                        size_t n_parts, struct ek_err *err)
+{
+    struct ek_file_out f;
+    int rc = ek_file_out_begin(&f, path, err);
+    for (size_t i = 0; i < n_parts && !rc; i++)
+        rc = ek_file_out_add(&f, parts[i].p, parts[i].n, err);
+    if (!rc)
+        return ek_file_out_end(&f, err);
+    ek_file_out_cancel(&f);
+    return rc;
 }
 
 int ek_file_write(const char *path, const void *p, size_t n, struct ek_err *err)

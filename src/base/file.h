@@ -39,6 +39,24 @@ struct ek_file_part {
 int ek_file_write_parts(const char *path, const struct ek_file_part *parts,
                         size_t n_parts, struct ek_err *err) EK_MUST_USE;
 
+/* A file that is written piece by piece and appears whole or not at all: begin writes
+ * beside `path`, end flushes to disk and renames, cancel removes. */
+struct ek_file_out {
+    const char *path; /* borrowed until end or cancel */
+    char aside[4096];
+    int fd;         /* -1: not begun, or over */
+    uint64_t bytes; /* added so far */
+};
+
+/* Errors of all three as ek_file_write's; the sentence names `path`. After an error of
+ * add the rest is cancel's; end cancels itself when it fails. */
+int ek_file_out_begin(struct ek_file_out *f, const char *path,
+                      struct ek_err *err) EK_MUST_USE;
+int ek_file_out_add(struct ek_file_out *f, const void *p, size_t n,
+                    struct ek_err *err) EK_MUST_USE;
+int ek_file_out_end(struct ek_file_out *f, struct ek_err *err) EK_MUST_USE;
+void ek_file_out_cancel(struct ek_file_out *f); /* any number of times; not begun: -1 */
+
 /* "97.8 MiB" into out; for messages. Returns out. */
 const char *ek_format_bytes(char out[32], uint64_t bytes);
 

@@ -19,8 +19,7 @@
 /* Shortest entry: length and one byte of key, type, one byte of value. */
 #define KV_BYTES_MIN 14
 
-#define ALIGNMENT_DEFAULT 32
-#define ALIGNMENT_MAX     65536
+#define ALIGNMENT_MAX 65536
 
 /* Bytes of one element; 0 for those without a fixed size. */
 static const unsigned char type_bytes[] = {
@@ -337,7 +336,7 @@ static int read_header(struct ek_gguf_reader *r, uint64_t *n_tensors, uint64_t *
 static int read_alignment(const struct ek_gguf *g, uint32_t *alignment,
                           struct ek_err *err)
 {
-    uint32_t a = ALIGNMENT_DEFAULT;
+    uint32_t a = EK_GGUF_ALIGNMENT;
     int rc = ek_gguf_get_u32(g, "general.alignment", &a, err);
     if (rc && rc != EK_ENOENT)
         return rc;
@@ -356,7 +355,7 @@ static int read_all(struct ek_gguf *g, const unsigned char *p, size_t n,
 {
     struct ek_gguf_reader r = {.p = p, .n = n, .file = g->name, .err = err};
     uint64_t n_tensors = 0, n_kv = 0;
-    uint32_t alignment = ALIGNMENT_DEFAULT;
+    uint32_t alignment = EK_GGUF_ALIGNMENT;
     int rc = read_header(&r, &n_tensors, &n_kv);
     if (!rc)
         rc = read_kvs(g, &r, n_kv);

@@ -38,6 +38,14 @@ int ek_gguf_u64(struct ek_gguf_reader *r, uint64_t *v, const char *what) EK_MUST
 int ek_gguf_str(struct ek_gguf_reader *r, struct ek_str *s,
                 const char *what) EK_MUST_USE;
 
+#define EK_GGUF_ALIGNMENT 32 /* where a file does not tell */
+
+/* ggml's own limit is 63; the longest names of other writers stay well below this. */
+#define EK_GGUF_NAME_MAX 255
+
+/* ggml's number of a type, or -1. */
+int ek_gguf_number(enum ek_dtype t);
+
 uint32_t ek_gguf_load_u32(const unsigned char *p);
 uint64_t ek_gguf_load_u64(const unsigned char *p);
 

@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ggml's own limit is 63; the longest names of other writers stay well below this. */
-#define NAME_BYTES_MAX 255
-
 /* Shortest info: length and one byte of name, n_dims, type, offset. */
 #define INFO_BYTES_MIN 25
 
@@ -67,6 +64,15 @@ static const struct ggml_type ggml_types[] = {
 };
 #define N_GGML_TYPES (sizeof ggml_types / sizeof ggml_types[0])
 
+int ek_gguf_number(enum ek_dtype t)
+{
+    for (size_t i = 0; i < N_GGML_TYPES; i++) {
+        if (ggml_types[i].name && ggml_types[i].dtype == (int)t)
+            return (int)i;
+    }
+    return -1;
+}
+
 static int refuse_type(struct ek_gguf_reader *r, uint32_t type)
 {
     char known[256];
@@ -90,9 +96,9 @@ static int read_name(struct ek_gguf *g, struct ek_gguf_reader *r, size_t *names_
     int rc = ek_gguf_str(r, &name, "the name");
     if (rc)
         return rc;
-    if (name.n == 0 || name.n > NAME_BYTES_MAX)
+    if (name.n == 0 || name.n > EK_GGUF_NAME_MAX)
         return ek_gguf_fail(r, EK_EFORMAT, "name of %zu bytes; expected 1 to %d",
-                            name.n, NAME_BYTES_MAX);
+                            name.n, EK_GGUF_NAME_MAX);
     if (!ek_utf8_is_valid(name.p, name.n) || memchr(name.p, 0, name.n))
         return ek_gguf_fail(r, EK_EFORMAT,
                             "name '%.*s' is not text; expected UTF-8 without NUL",
@@ -252,7 +258,7 @@ static size_t measure_names(const struct ek_gguf_reader *r, uint64_t n)
         const unsigned char *p;
         if (ek_gguf_str(&walk, &name, "") || ek_gguf_u32(&walk, &n_dims, "") ||
             ek_gguf_take(&walk, &p, (uint64_t)n_dims * 8 + 12, ""))
-            return total + NAME_BYTES_MAX + 1;
+            return total + EK_GGUF_NAME_MAX + 1;
         total += name.n + 1;
     }
     return total;

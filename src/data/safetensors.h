@@ -7,6 +7,7 @@
 #ifndef EVENKEEL_DATA_SAFETENSORS_H
 #define EVENKEEL_DATA_SAFETENSORS_H
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "data/tensor.h"
 
@@ -36,6 +37,13 @@ const char *ek_safetensors_meta(const struct ek_safetensors *s, const char *key)
 /* Entry i of __metadata__, in the files' order; false past the last. */
 bool ek_safetensors_meta_at(const struct ek_safetensors *s, size_t i, const char **key,
                             const char **value);
+
+/* What stands before the data of a file of these tensors, in the order given; their data
+ * is not looked at. Appends to `out`. path: for messages. Errors as below. */
+int ek_safetensors_header(struct ek_buf *out, const char *path,
+                          const struct ek_tensors *tensors,
+                          const char *const (*meta)[2], size_t n_meta,
+                          struct ek_err *err) EK_MUST_USE;
 
 /* Writes one file whole (written aside, then renamed): header padded to 8 bytes,
  * tensors in the order given. meta: n_meta pairs key, value. Errors: EK_EUNSUP a dtype

@@ -41,7 +41,7 @@ static int add_tensor(struct ek_buf *b, const struct ek_tensor *t, size_t begin)
 static int add_header(struct ek_buf *b, const struct ek_tensors *tensors,
                       const char *const (*meta)[2], size_t n_meta)
 {
-    size_t begin = 0;
+    size_t begin = 0, start = b->len;
     int rc = ek_buf_add(b, "\0\0\0\0\0\0\0\0{", 9);
     if (!rc && n_meta)
         rc = add_metas(b, meta, n_meta);
@@ -54,10 +54,10 @@ static int add_header(struct ek_buf *b, const struct ek_tensors *tensors,
     }
     if (!rc)
         rc = ek_buf_add_char(b, '}');
-    while (!rc && b->len % 8)
+    while (!rc && (b->len - start) % 8)
         rc = ek_buf_add_char(b, ' ');
     for (int i = 0; i < 8 && !rc; i++)
-        b->data[i] = (char)((b->len - 8) >> 8 * i & 0xff);
+        b->data[start + (size_t)i] = (char)((b->len - start - 8) >> 8 * i & 0xff);
     return rc;
 }
 
@@ -96,6 +96,18 @@ static int check_tensors(const struct ek_tensors *tensors, const char *path,
     return 0;
 }
 
+int ek_safetensors_header(struct ek_buf *out, const char *path,
+                          const struct ek_tensors *tensors,
+                          const char *const (*meta)[2], size_t n_meta,
+                          struct ek_err *err)
+{
+    int rc = check_tensors(tensors, path, err);
+    if (rc)
+        return rc;
+    rc = add_header(out, tensors, meta, n_meta);
+    return rc ? ek_err_set(err, rc, "%s: %s", path, ek_status_text(rc)) : 0;
+}
+
 int ek_safetensors_write(const char *path, const struct ek_tensors *tensors,
                          const char *const (*meta)[2], size_t n_meta,
                          struct ek_err *err)
@@ -103,15 +115,12 @@ int ek_safetensors_write(const char *path, const struct ek_tensors *tensors,
     struct ek_file_part *parts = NULL;
     struct ek_buf header;
     ek_buf_init(&header, EK_SAFETENSORS_HEADER_MAX);
-    int rc = check_tensors(tensors, path, err);
+    int rc = ek_safetensors_header(&header, path, tensors, meta, n_meta, err);
     if (rc)
-        return rc;
-    rc = add_header(&header, tensors, meta, n_meta);
+        goto out;
     parts = ek_alloc_array(tensors->n + 1, sizeof *parts);
-    if (!rc && !parts)
-        rc = EK_ENOMEM;
-    if (rc) {
-        rc = ek_err_set(err, rc, "%s: %s", path, ek_status_text(rc));
+    if (!parts) {
+        rc = ek_err_set(err, EK_ENOMEM, "%s: %s", path, ek_status_text(EK_ENOMEM));
         goto out;
     }
     parts[0] = (struct ek_file_part){header.data, header.len};
