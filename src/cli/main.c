@@ -17,6 +17,7 @@ static const struct ek_verb *const verbs[] = {
     &ek_verb_inspect,
     &ek_verb_generate,
     &ek_verb_perplexity,
+    &ek_verb_quantize,
     &ek_verb_bench,
     NULL,
 };

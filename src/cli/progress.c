@@ -80,13 +80,18 @@ static void on_interrupt(int signal_number)
     was_interrupted = 1;
 }
 
-void ek_interrupt_catch(void)
+void ek_interrupt_catch_also(int signal_number)
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_interrupt;
     action.sa_flags = (int)SA_RESETHAND; /* the second one ends the process */
-    sigaction(SIGINT, &action, NULL);
+    sigaction(signal_number, &action, NULL);
+}
+
+void ek_interrupt_catch(void)
+{
+    ek_interrupt_catch_also(SIGINT);
 }
 
 bool ek_interrupt_seen(void)

@@ -31,4 +31,7 @@ void ek_progress_end(struct ek_progress *p);
 void ek_interrupt_catch(void);
 bool ek_interrupt_seen(void);
 
+/* The same for another signal, for work that leaves something to clean up: SIGTERM. */
+void ek_interrupt_catch_also(int signal_number);
+
 #endif

@@ -26,6 +26,7 @@ extern const struct ek_verb ek_verb_inspect;
 extern const struct ek_verb ek_verb_generate;
 extern const struct ek_verb ek_verb_chat;
 extern const struct ek_verb ek_verb_perplexity;
+extern const struct ek_verb ek_verb_quantize;
 extern const struct ek_verb ek_verb_serve;
 extern const struct ek_verb ek_verb_bench;
 

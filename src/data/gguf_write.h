@@ -17,9 +17,9 @@ struct ek_gguf_set {
 
 /* Appends a version 3 header with the padding before the data: the keys of `from` in
  * their order and byte for byte, those of sets[0,n_sets) in their places or behind;
- * then the tensors (name, dtype, shape, bytes; data is not looked at). Errors: EK_EUNSUP
- * a dtype without a GGUF number; EK_EINVAL a name over 255 bytes; EK_ELIMIT, EK_ENOMEM
- * of the buffer; the sentence names `path`. */
+ * then the tensors (name, dtype, shape, bytes; data is not looked at). Errors:
+ * EK_EUNSUP a dtype without a GGUF number; EK_EINVAL a name over 255 bytes; EK_ELIMIT,
+ * EK_ENOMEM of the buffer; the sentence names `path`. */
 int ek_gguf_header(struct ek_buf *out, const char *path, const struct ek_gguf *from,
                    const struct ek_gguf_set *sets, size_t n_sets,
                    const struct ek_tensors *tensors, struct ek_err *err) EK_MUST_USE;

@@ -38,8 +38,8 @@ const char *ek_safetensors_meta(const struct ek_safetensors *s, const char *key)
 bool ek_safetensors_meta_at(const struct ek_safetensors *s, size_t i, const char **key,
                             const char **value);
 
-/* What stands before the data of a file of these tensors, in the order given; their data
- * is not looked at. Appends to `out`. path: for messages. Errors as below. */
+/* What stands before the data of a file of these tensors, in the order given; their
+ * data is not looked at. Appends to `out`. path: for messages. Errors as below. */
 int ek_safetensors_header(struct ek_buf *out, const char *path,
                           const struct ek_tensors *tensors,
                           const char *const (*meta)[2], size_t n_meta,

@@ -1,7 +1,7 @@
 /* calibrate.h - how strongly each input channel of each matrix is driven by a text.
  *
- * A column's rounding errors reach the output times what goes into that column. Of every
- * input of a block's matrices the mean square over a text's tokens is collected:
+ * A column's rounding errors reach the output times what goes into that column. Of
+ * every input of a block's matrices the mean square over a text's tokens is collected:
  *
  *   m[k] = mean over tokens t of x[t,k]^2
  *

@@ -15,7 +15,7 @@
 
 /* What a member finds out about one row. */
 struct row {
-    double nll, kl;
+    double nll, ref_nll, kl;
     bool agrees;
 };
 
@@ -51,10 +51,11 @@ static struct row score_row(const float *x, const float *ref, int64_t V, int32_t
 {
     int64_t top, ref_top;
     double lx = log_sum(x, V, &top);
-    struct row r = {lx - (double)x[next], 0, false};
+    struct row r = {.nll = lx - (double)x[next]};
     if (!ref)
         return r;
     double lr = log_sum(ref, V, &ref_top);
+    r.ref_nll = lr - (double)ref[next];
     for (int64_t v = 0; v < V; v++) {
         double p = (double)ref[v] - lr;
         r.kl += exp(p) * (p - ((double)x[v] - lx));
@@ -71,6 +72,7 @@ static void add_row(struct ek_score *s, const struct row *r, bool has_ref)
     s->nll_sq += r->nll * r->nll;
     if (!has_ref)
         return;
+    s->ref_nll += r->ref_nll;
     s->kl += r->kl;
     s->kl_sq += r->kl * r->kl;
     s->kl_max = r->kl > s->kl_max ? r->kl : s->kl_max;

@@ -21,6 +21,7 @@ struct ek_score {
     int64_t n;       /* positions scored */
     double nll;      /* sum over them */
     double nll_sq;   /* sum of squares */
+    double ref_nll;  /* sum of the reference's; 0 without one */
     double kl;       /* sum; 0 without a reference */
     double kl_sq;    /* sum of squares */
     double kl_max;   /* largest of one position */

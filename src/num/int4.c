@@ -51,7 +51,7 @@ static void round_codes(float l[N], const float *x, float inv, float shift, floa
 }
 
 /* sum a[k] b[k], in four chains so that they run side by side. */
-static float dot(const float a[N], const float b[N])
+static float dot(const float *a, const float *b)
 {
     float s[4] = {0};
     for (int k = 0; k < N; k += 4) {
@@ -80,8 +80,9 @@ static void consider(struct fit *f, float d, float m, int zero)
     if (!isfinite(inv))
         return;
     round_codes(l, f->x, inv, is_q4_1 ? -m * inv : (float)zero, 0.0f, 15.0f);
+    /* Q4_1 has no zero, the others no minimum of their own. */
     for (int k = 0; k < N; k++) {
-        e[k] = is_q4_1 ? f->x[k] - (d * l[k] + m) : f->x[k] - d * (l[k] - (float)zero);
+        e[k] = f->x[k] - (d * (l[k] - (float)zero) + m);
         ve[k] = e[k] * f->v[k];
     }
     float cost = dot(ve, e);
@@ -95,6 +96,13 @@ static void consider(struct fit *f, float d, float m, int zero)
         f->best.q[k] = (uint8_t)l[k];
 }
 
+/* Codes whose best scale, before it is rounded, costs this much can still win when they
+ * are rounded again to it, but not when they are far behind. */
+static bool is_worth(const struct fit *f, float cost)
+{
+    return cost < 1.05f * f->cost;
+}
+
 /* The scale that fits the codes x*inv are rounded to, around `zero`. */
 static void try_scale(struct fit *f, float inv, int zero)
 {
@@ -102,11 +110,12 @@ static void try_scale(struct fit *f, float inv, int zero)
     round_codes(l, f->x, inv, 0.0f, -(float)zero, (float)(15 - zero));
     for (int k = 0; k < N; k++)
         vl[k] = f->v[k] * l[k];
-    float sll = dot(vl, l);
-    float d = sll > 0 ? stored(f->kind, dot(f->vx, l) / sll) : 0.0f;
-    if (d < 0 && f->kind != EK_INT4_Q4_0)
+    float sll = dot(vl, l), sxl = dot(f->vx, l);
+    if (!(sll > 0) || !is_worth(f, f->sxx - sxl * sxl / sll))
         return;
-    consider(f, d, 0.0f, zero);
+    float d = stored(f->kind, sxl / sll);
+    if (d >= 0 || f->kind == EK_INT4_Q4_0)
+        consider(f, d, 0.0f, zero);
 }
 
 /* The scale and minimum that fit the codes (x-lo)*inv are rounded to. */
@@ -120,7 +129,10 @@ static void try_line(struct fit *f, float inv, float lo)
     float det = f->sv * sll - sl * sl;
     if (!(det > 0))
         return;
-    float d = stored(f->kind, (f->sv * sxl - f->sx * sl) / det);
+    float d = (f->sv * sxl - f->sx * sl) / det;
+    if (!is_worth(f, f->sxx - d * sxl - (f->sx - d * sl) / f->sv * f->sx))
+        return;
+    d = stored(f->kind, d);
     /* Given the rounded scale the best minimum is the mean of what is left. */
     consider(f, d, stored_min((f->sx - d * sl) / f->sv), 0);
 }
@@ -149,9 +161,9 @@ static void fit_symmetric(struct fit *f, float lo, float hi)
 /* The range is tried at 15 steps, and a little more and less of them. */
 static float steps_of(int i)
 {
-    return 15.0f + (i % 2 ? -0.1f : 0.1f) * (float)((i + 1) / 2);
+    return 15.0f + (i % 2 ? -0.2f : 0.2f) * (float)((i + 1) / 2);
 }
-#define N_STEPS 36
+#define N_STEPS 16
 
 static void fit_line(struct fit *f, float lo, float hi)
 {
@@ -188,6 +200,7 @@ static void take_weights(struct fit *f, const float *v)
     }
     f->sv = sum(f->v);
     f->sx = sum(f->vx);
+    f->sxx = dot(f->vx, f->x);
 }
 
 float ek_int4_fit(struct ek_int4 *out, enum ek_int4_kind kind, const float *x,

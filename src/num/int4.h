@@ -6,11 +6,11 @@
  *   SYM    w = d (q - 8)    d bf16, not negative        compressed-tensors, symmetric
  *   ZERO   w = d (q - z)    d bf16, z in [0,15]         compressed-tensors, asymmetric
  *
- * Cost is sum_k v[k] (x[k] - w[k])^2. Scales around those that span the group's range are
- * tried; for each the codes are rounded, the scale (and minimum) that fit these codes
- * best are solved for and rounded as they will be stored, and the codes rounded again to
- * it. The usual writers take the first of these candidates, so the cost is theirs at
- * most, but for rounding.
+ * Cost is sum_k v[k] (x[k] - w[k])^2. Scales around those that span the group's range
+ * are tried; for each the codes are rounded, the scale (and minimum) that fit these
+ * codes best are solved for and rounded as they will be stored, and the codes rounded
+ * again to it. The usual writers take the first of these candidates, so the cost is
+ * theirs at most, but for rounding.
  */
 #ifndef EVENKEEL_NUM_INT4_H
 #define EVENKEEL_NUM_INT4_H
@@ -29,7 +29,7 @@ struct ek_int4 {
 };
 
 /* x: 32 finite numbers; v: 32 weights, finite and not negative, or NULL for all 1 (also
- * meant where all are 0). Returns the cost. Cost: some 40 passes over the group, no
+ * meant where all are 0). Returns the cost. Cost: some 30 passes over the group, no
  * allocation. Cannot fail. Threads: any. */
 float ek_int4_fit(struct ek_int4 *out, enum ek_int4_kind kind, const float *x,
                   const float *v);
