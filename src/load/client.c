@@ -37,8 +37,10 @@ static void finish(struct ek_call *call, CURLcode code)
     if (call->rc || code == CURLE_OK)
         return;
     call->rc = code == CURLE_OUT_OF_MEMORY ? EK_ENOMEM : EK_EIO;
-    if (code == CURLE_ABORTED_BY_CALLBACK)
+    if (code == CURLE_ABORTED_BY_CALLBACK) {
         call->rc = EK_ECANCELED;
+        snprintf(call->why, sizeof call->why, "interrupted");
+    }
     if (!call->why[0])
         snprintf(call->why, sizeof call->why, "%s",
                  call->curl_text[0] ? call->curl_text : curl_easy_strerror(code));

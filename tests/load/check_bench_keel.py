@@ -68,6 +68,19 @@ class Keel(unittest.TestCase):
             self.assertEqual(r["requests"]["ok"], 200, r["errors"])
             self.assertEqual(r["loop"], "open")
 
+    def test_a_prefix_cache_finds_the_blocks_of_equal_hashes(self):
+        server = self.serve("--max-seqs", "2")
+        with tempfile.TemporaryDirectory() as d:
+            path = os.path.join(d, "trace.jsonl")
+            with open(path, "w") as f:
+                for i in range(6):
+                    f.write(json.dumps({"timestamp": 0, "input_length": 900,
+                                        "output_length": 64, "hash_ids": [7, i]}) + "\n")
+            r = bench(server, "--trace", path, "--length-scale", "0.05", "-c", 1)
+        self.assertEqual(r["requests"]["ok"], 6, r["errors"])
+        # 512 x 0.05 = 25 tokens in common: a page of 16 of them is found 5 times.
+        self.assertGreaterEqual(server.metric("evenkeel_prefix_cache_hits_total"), 5 * 16)
+
     def test_https_with_an_authority_of_its_own(self):
         openssl = keelkit.need_program("openssl")
         with tempfile.TemporaryDirectory() as d:

@@ -33,7 +33,7 @@ class Request:
         self.handler, self.body, self.number = handler, body, number
         self.path, self.headers = handler.path, handler.headers
         self.at = time.monotonic() - handler.server.began
-        self.is_begun = False
+        self.is_begun = self.has_left = False
 
     @property
     def prompt(self):
@@ -62,7 +62,15 @@ class Request:
         self.send(f"data: {text}\n\n".encode())
 
     def end(self):
+        self.leave()
         self.raw(b"0\r\n\r\n")
+
+    def leave(self):
+        """Under way no more: told before the client can know, which then sends the next."""
+        server = self.handler.server
+        with server.lock:
+            server.n_running -= not self.has_left
+            self.has_left = True
 
     def refuse(self, status, message):
         data = json.dumps({"error": {"message": message, "code": status}}).encode()
@@ -117,8 +125,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         except OSError:
             self.close_connection = True
         finally:
-            with server.lock:
-                server.n_running -= 1
+            request.leave()
 
 
 class FakeServer(http.server.ThreadingHTTPServer):
