@@ -62,14 +62,16 @@ def facts(o):
             "threads": row["threads"]}
 
 
-def tell_machine(f, when):
-    load = ", ".join(f"{x:.2f}" for x in os.getloadavg())
+def tell_machine(f, when, others):
+    share = others.share()
     print(f"{when}: {time.strftime('%Y-%m-%d %H:%M UTC', time.gmtime())}, {f['cpu']}, "
-          f"{f['cores']} processors, ISA {f['isa']}, {f['threads']} threads, load {load}",
-          flush=True)
-    if table.is_busy():
-        print(f"WARNING: the machine is busy (load {load}): these figures are not its best, "
-              "and busy machines are unfair to whoever waits spinning", flush=True)
+          f"{f['cores']} processors, ISA {f['isa']}, {f['threads']} threads, load "
+          + ", ".join(f"{x:.2f}" for x in os.getloadavg())
+          + f"; others took {100 * share:.0f} % of the processors", flush=True)
+    if share > 0.05:
+        print("WARNING: the machine is busy: these figures are not its best, and it is "
+              "unfair to whoever waits spinning; --threads 1 counts processor time instead",
+              flush=True)
 
 
 def measure(b, out):
@@ -100,14 +102,17 @@ def measure(b, out):
 def main():
     o = parse()
     f = facts(o)
-    tell_machine(f, "start")
+    others = table.Others()
+    time.sleep(1)
+    tell_machine(f, "start", others)
+    others = table.Others()
     began = time.monotonic()
     b = rows.Bench(o)
     b.prefill_rate = {}
     out = table.Table(f, o.json)
     measure(b, out)
     print()
-    tell_machine(f, "end")
+    tell_machine(f, "end", others)
     print(f"{time.monotonic() - began:.0f} s")
     short = [r["name"] for r in out.rows if table.verdict(r) == "SHORT"]
     if short:

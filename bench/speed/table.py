@@ -3,6 +3,7 @@ import json
 import os
 import random
 import statistics
+import time
 
 KEYS = ("name", "ours", "peer", "unit", "ratio", "low", "high", "must", "aim")
 
@@ -78,18 +79,26 @@ def line(r):
             f"{'' if r['aim'] is None else r['aim']} | {verdict(r)} | {r['note']} |")
 
 
-def machine(threads, isa):
-    cpu = "unknown"
-    with open("/proc/cpuinfo") as f:
-        for text in f:
-            if text.startswith("model name"):
-                cpu = text.split(":", 1)[1].strip()
-                break
-    return {"cpu": cpu, "cores": os.cpu_count(), "isa": isa, "threads": threads}
+class Others:
+    """How much of the processors others took since it was made. What is still running of
+    our own counts as others', so ask when all of it has ended."""
 
+    def __init__(self):
+        self.at = self.now()
 
-def is_busy():
-    return os.getloadavg()[0] > 0.5 * os.cpu_count()
+    @staticmethod
+    def now():
+        """(clock, busy seconds of all processors, our own)"""
+        with open("/proc/stat") as f:
+            v = [int(x) for x in f.readline().split()[1:9]]
+        busy = (sum(v) - v[3] - v[4]) / os.sysconf("SC_CLK_TCK")  # not idle, not waiting
+        t = os.times()
+        return (time.monotonic(), busy,
+                t.user + t.system + t.children_user + t.children_system)
+
+    def share(self):
+        clock, busy, own = (b - a for a, b in zip(self.at, self.now()))
+        return max(0.0, busy - own) / (clock * os.cpu_count())
 
 
 class Table:
