@@ -34,6 +34,7 @@ void ek_matmul_run(const struct ek_tile *first, const struct ek_weight *w, int64
                    int64_t n0, int64_t n1, ek_tile_fn *fn, int max_rows)
 {
     struct ek_tile c = *first;
+    c.is_batch = T >= 4;
     int64_t step = BLOCK_BYTES / c.stride / max_rows * max_rows;
     step = step < max_rows ? max_rows : step;
     for (int64_t t = 0; t < T; t += step)

@@ -4,7 +4,7 @@
  * (q, k, v; gate, up):
  *
  *   prepare   x (T,K) f32, rows ldx apart -> `act`, in the form the weight needs:
- *               F32 -> f32;  BF16, E4M3 -> bf16;  I8, I4 -> 16-bit integers in two
+ *               F32 -> f32;  BF16, E4M3 -> bf16;  I8, I4, I4S -> 16-bit integers in two
  *               i8 terms, groups of 32 with an f32 scale amax/32512 and their sum
  *             (one i8 term would cost half the products and 0.3 % of perplexity:
  *             docs/design/kernel.md)

@@ -16,9 +16,12 @@
  *         second is padding where G is odd):
  *         [2][r 16] f16 d | [2][k/4 8][r 16][k%4] u8 (q + 128)         1088 B
  *         quads along k, as vpdpbusd takes them, unsigned operand first
+ *   I4S   two groups together likewise:
+ *         [2][r 16] f16 d | [2][k%16/4 4][r 16][k%4] bytes, nibbles as in I4   576 B
+ *         w = d (q - 8)
  *
  * Behind the last panel of an E4M3 weight: f32 scales [ceil(N/128)][ceil(K/128)].
- * Padding rows and columns hold zeros (I8: code 128 with d = 0).
+ * Padding rows and columns hold zeros (I8: code 128 with d = 0; I4S: d = 0).
  */
 #include "kernel/weight.h"
 
@@ -27,8 +30,8 @@
 
 #include <assert.h>
 
-static const char *const names[EK_WEIGHT_COUNT] = {"f32", "bf16", "fp8", "int8",
-                                                   "int4"};
+static const char *const names[EK_WEIGHT_COUNT] = {"f32",  "bf16", "fp8",
+                                                   "int8", "int4", "int4s"};
 
 const char *ek_weight_name(enum ek_weight_format f)
 {
@@ -56,6 +59,7 @@ enum ek_weight_format ek_weight_keep(enum ek_dtype t)
 {
     switch (t) {
     case EK_DTYPE_Q4_0:
+        return EK_WEIGHT_I4S;
     case EK_DTYPE_Q4_1:
     case EK_DTYPE_Q4_K:
         return EK_WEIGHT_I4;
@@ -124,6 +128,15 @@ static void get_i4(float *v, const unsigned char *panel, int64_t g, int r)
         v[k] = d * (float)(q[ek_at_i4(r, k)] >> (k < 16 ? 0 : 4) & 15) + m;
 }
 
+static void get_i4s(float *v, const unsigned char *panel, int64_t g, int r)
+{
+    const unsigned char *q = ek_i4s_codes(panel, g);
+    float d =
+        ek_f16_to_f32(((const uint16_t *)(const void *)ek_i4s_scales(panel, g))[r]);
+    for (int k = 0; k < EK_GROUP; k++)
+        v[k] = d * (float)((q[ek_at_i4(r, k)] >> (k < 16 ? 0 : 4) & 15) - 8);
+}
+
 void ek_weight_row(float *out, const struct ek_weight *w, int64_t n)
 {
     int64_t G = ek_weight_groups(w->K);
@@ -150,6 +163,9 @@ void ek_weight_row(float *out, const struct ek_weight *w, int64_t n)
             break;
         case EK_WEIGHT_I4:
             get_i4(v, panel, g, r);
+            break;
+        case EK_WEIGHT_I4S:
+            get_i4s(v, panel, g, r);
             break;
         case EK_WEIGHT_COUNT:
             break;

@@ -11,6 +11,7 @@
  *   E4M3    32 e4m3, f32 scale a 128x128 block                exact from FP8 files
  *   I8      32 i8, f16 scale                                  exact from q8_0
  *   I4      32 nibbles, f16 scale and f16 minimum             exact from q4_0, q4_1
+ *   I4S     32 nibbles, f16 scale; symmetric, d (q - 8)       exact from q4_0
  */
 #ifndef EVENKEEL_KERNEL_WEIGHT_H
 #define EVENKEEL_KERNEL_WEIGHT_H
@@ -30,6 +31,7 @@ enum ek_weight_format {
     EK_WEIGHT_E4M3,
     EK_WEIGHT_I8,
     EK_WEIGHT_I4,
+    EK_WEIGHT_I4S,
     EK_WEIGHT_COUNT
 };
 
@@ -39,8 +41,8 @@ struct ek_weight {
     void *data;   /* ek_weight_bytes bytes, 64-byte aligned, borrowed */
 };
 
-const char *
-ek_weight_name(enum ek_weight_format f); /* "f32", "bf16", "fp8", "int8", "int4" */
+/* "f32", "bf16", "fp8", "int8", "int4", "int4s". */
+const char *ek_weight_name(enum ek_weight_format f);
 
 /* Bytes of the packed matrix, padding included; 0 on overflow. */
 size_t ek_weight_bytes(enum ek_weight_format f, int64_t N, int64_t K);
@@ -53,8 +55,8 @@ enum ek_weight_format ek_weight_keep(enum ek_dtype t);
  * (row_bytes apart) into w->data. n0 a multiple of EK_PANEL; n1 too, or N. Threads may
  * pack disjoint ranges at once (E4M3: ranges of whole 128 rows).
  *
- *   scratch  128*K floats; NULL where codes move unchanged: q4_0, q4_1, q4_k to I4,
- *            q8_0 to I8, bf16 to BF16, e4m3 to E4M3
+ *   scratch  128*K floats; NULL where codes move unchanged: q4_0 to I4S; q4_0, q4_1,
+ *            q4_k to I4; q8_0 to I8, bf16 to BF16, e4m3 to E4M3
  * Cost: O((n1-n0) K), no allocation. Cannot fail for a type ek_quant_can_read. */
 void ek_weight_pack(struct ek_weight *w, int64_t n0, int64_t n1, enum ek_dtype t,
                     const void *rows, size_t row_bytes, float *scratch);

@@ -17,8 +17,9 @@ static inline int64_t ek_weight_groups(int64_t K)
     return ek_ceil_div(K, EK_GROUP);
 }
 
-#define EK_I8_CELL 1088 /* bytes of two groups of a panel: d, d, codes, codes */
-#define EK_I4_CELL 320  /* bytes of one group of a panel: d, m, nibbles */
+#define EK_I8_CELL  1088 /* bytes of two groups of a panel: d, d, codes, codes */
+#define EK_I4_CELL  320  /* bytes of one group of a panel: d, m, nibbles */
+#define EK_I4S_CELL 576  /* bytes of two groups of a panel: d, d, nibbles, nibbles */
 
 /* Bytes of one panel of G groups; a multiple of 64. */
 static inline int64_t ek_panel_bytes(enum ek_weight_format f, int64_t G)
@@ -34,6 +35,8 @@ static inline int64_t ek_panel_bytes(enum ek_weight_format f, int64_t G)
         return ek_ceil_div(G, 2) * EK_I8_CELL;
     case EK_WEIGHT_I4:
         return G * EK_I4_CELL;
+    case EK_WEIGHT_I4S:
+        return ek_ceil_div(G, 2) * EK_I4S_CELL;
     case EK_WEIGHT_COUNT:
         break;
     }
@@ -57,6 +60,17 @@ static inline unsigned char *ek_i8_scales(const unsigned char *panel, int64_t g)
     return (unsigned char *)(uintptr_t)panel + g / 2 * EK_I8_CELL + g % 2 * 32;
 }
 
+/* The nibbles and the 16 f16 scales of group g of an I4S panel. */
+static inline unsigned char *ek_i4s_codes(const unsigned char *panel, int64_t g)
+{
+    return (unsigned char *)(uintptr_t)panel + g / 2 * EK_I4S_CELL + 64 + g % 2 * 256;
+}
+
+static inline unsigned char *ek_i4s_scales(const unsigned char *panel, int64_t g)
+{
+    return (unsigned char *)(uintptr_t)panel + g / 2 * EK_I4S_CELL + g % 2 * 32;
+}
+
 /* Element (row r, column k) of a group: index into the group's elements. */
 static inline int ek_at_f32(int r, int k)
 {
@@ -78,7 +92,7 @@ static inline int ek_at_i8(int r, int k)
     return k / 4 * 64 + r * 4 + k % 4;
 }
 
-/* Byte of the nibble; columns 16..31 are the high nibbles. */
+/* Byte of the nibble, I4 and I4S; columns 16..31 are the high nibbles. */
 static inline int ek_at_i4(int r, int k)
 {
     return k % 16 / 4 * 64 + r * 4 + k % 4;

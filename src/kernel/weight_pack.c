@@ -1,8 +1,8 @@
 /* weight_pack.c - rows of a file into the panels drawn in weight.c.
  *
- * Where the file's codes are the format's codes they are moved unchanged: q4_0, q4_1,
- * q4_k to I4, q8_0, q5_0 and iq4_nl to I8, bf16 to BF16, e4m3 to E4M3. Everything else
- * goes through f32 and is rounded to nearest, by group of 32 (E4M3: by block of
+ * Where the file's codes are the format's codes they are moved unchanged: q4_0 to I4S,
+ * q4_0, q4_1, q4_k to I4, q8_0 and q5_0 to I8, bf16 to BF16, e4m3 to E4M3. Everything
+ * else goes through f32 and is rounded to nearest, by group of 32 (E4M3: by block of
  * 128x128).
  */
 #include "kernel/weight_int.h"
@@ -179,6 +179,43 @@ static void put_i4(const struct row *a, int64_t g)
     i4_store(a, g, q, d, m);
 }
 
+/* The largest magnitude becomes code 0 or 16 cut to 15, as in q4_0: a step finer than
+ * with codes of -7..7. */
+static uint16_t i4s_from_f32(uint8_t q[EK_GROUP], const struct row *a, int64_t g)
+{
+    float v[EK_GROUP], top = 0;
+    group_f32(v, a, g);
+    for (int k = 0; k < EK_GROUP; k++)
+        top = fabsf(v[k]) > fabsf(top) ? v[k] : top;
+    uint16_t d = scale_f16(top / -8.0f);
+    float scale = ek_f16_to_f32(d), inv = scale != 0 ? 1.0f / scale : 0.0f;
+    for (int k = 0; k < EK_GROUP; k++) {
+        float x = rintf(v[k] * inv) + 8.0f;
+        q[k] = (uint8_t)(x > 15 ? 15 : x < 0 ? 0 : x);
+    }
+    return d;
+}
+
+static void put_i4s(const struct row *a, int64_t g)
+{
+    uint8_t q[EK_GROUP];
+    uint16_t d;
+    if (a->t == EK_DTYPE_Q4_0) {
+        const unsigned char *block = a->src + g * 18;
+        d = load_u16(block);
+        for (int k = 0; k < 16; k++) {
+            q[k] = block[2 + k] & 15;
+            q[k + 16] = block[2 + k] >> 4;
+        }
+    } else {
+        d = i4s_from_f32(q, a, g);
+    }
+    unsigned char *codes = ek_i4s_codes(a->panel, g);
+    ((uint16_t *)(void *)ek_i4s_scales(a->panel, g))[a->r] = d;
+    for (int k = 0; k < 16; k++)
+        codes[ek_at_i4(a->r, k)] = (unsigned char)(q[k] | q[k + 16] << 4);
+}
+
 /* Whether codes of type t go into format f without passing f32. */
 static bool is_moved(enum ek_weight_format f, enum ek_dtype t)
 {
@@ -191,6 +228,8 @@ static bool is_moved(enum ek_weight_format f, enum ek_dtype t)
         return t == EK_DTYPE_Q8_0;
     case EK_WEIGHT_I4:
         return t == EK_DTYPE_Q4_0 || t == EK_DTYPE_Q4_1 || t == EK_DTYPE_Q4_K;
+    case EK_WEIGHT_I4S:
+        return t == EK_DTYPE_Q4_0;
     default:
         return false;
     }
@@ -199,10 +238,8 @@ static bool is_moved(enum ek_weight_format f, enum ek_dtype t)
 typedef void put_fn(const struct row *a, int64_t g);
 
 static put_fn *const puts_of[EK_WEIGHT_COUNT] = {
-    [EK_WEIGHT_F32] = put_f32,
-    [EK_WEIGHT_BF16] = put_bf16,
-    [EK_WEIGHT_I8] = put_i8,
-    [EK_WEIGHT_I4] = put_i4,
+    [EK_WEIGHT_F32] = put_f32, [EK_WEIGHT_BF16] = put_bf16, [EK_WEIGHT_I8] = put_i8,
+    [EK_WEIGHT_I4] = put_i4,   [EK_WEIGHT_I4S] = put_i4s,
 };
 
 /* The panel that begins at row n0: n_rows <= 16 rows from `rows`, zeros below. */

@@ -167,8 +167,8 @@ static enum ek_weight_format format_of(enum ek_lm_weights w, const struct ek_sou
         return EK_WEIGHT_E4M3;
     case EK_LM_WEIGHTS_INT8:
         return EK_WEIGHT_I8;
-    case EK_LM_WEIGHTS_INT4:
-        return EK_WEIGHT_I4;
+    case EK_LM_WEIGHTS_INT4: /* q4_0 stays symmetric: exact, and a tenth smaller */
+        return keep_format(s) == EK_WEIGHT_I4S ? EK_WEIGHT_I4S : EK_WEIGHT_I4;
     case EK_LM_WEIGHTS_KEEP:
         break;
     }

@@ -126,6 +126,7 @@ static void codes_that_fit_move_unchanged_and_need_no_scratch(void **state)
                                         {EK_WEIGHT_I8, EK_DTYPE_Q8_0, 0, 96},
                                         {EK_WEIGHT_I4, EK_DTYPE_Q4_0, 0, 96},
                                         {EK_WEIGHT_I4, EK_DTYPE_Q4_1, 0, 96},
+                                        {EK_WEIGHT_I4S, EK_DTYPE_Q4_0, 0, 96},
                                         {EK_WEIGHT_E4M3, EK_DTYPE_E4M3, 0, 200}};
     expect_pairs(pairs, COUNT(pairs), false);
     /* q4_k: codes move, d*s and dmin*m are rounded to f16, each half an ulp, 2^-11; the
@@ -163,11 +164,12 @@ static void f32_holds_every_format_exactly(void **state)
 
 /* Half a step of the group's largest magnitude, plus the scale's rounding to f16 which
  * the largest code multiplies: I8 1/254 + 2^-11; I4 over a range of twice the largest,
- * 1/15 + 2 * 2^-11 + 2^-11; bf16 2^-8; e4m3 2^-4 of a value (subnormals 2^-10/448). */
+ * 1/15 + 2 * 2^-11 + 2^-11; I4S a whole step of 1/8 where code 16 is cut to 15; bf16 2^-8; e4m3 2^-4 of a value (subnormals 2^-10/448). */
 static void other_formats_round_to_nearest(void **state)
 {
     (void)state;
-    static const float i8 = 1 / 254.0f + 0x1p-11f, i4 = 1 / 15.0f + 3 * 0x1p-11f;
+    static const float i8 = 1 / 254.0f + 0x1p-11f, i4 = 1 / 15.0f + 3 * 0x1p-11f,
+                       i4s = 1 / 8.0f + 2 * 0x1p-11f;
     const struct pair pairs[] = {{EK_WEIGHT_BF16, EK_DTYPE_F32, 0x1p-8f, 33},
                                  {EK_WEIGHT_BF16, EK_DTYPE_Q6_K, 0x1p-8f, 256},
                                  {EK_WEIGHT_I8, EK_DTYPE_F32, i8, 31},
@@ -179,6 +181,8 @@ static void other_formats_round_to_nearest(void **state)
                                  {EK_WEIGHT_I8, EK_DTYPE_IQ4_XS, i8, 256},
                                  {EK_WEIGHT_I4, EK_DTYPE_F32, i4, 33},
                                  {EK_WEIGHT_I4, EK_DTYPE_BF16, i4, 64},
+                                 {EK_WEIGHT_I4S, EK_DTYPE_F32, i4s, 33},
+                                 {EK_WEIGHT_I4S, EK_DTYPE_Q4_1, i4s, 96},
                                  {EK_WEIGHT_E4M3, EK_DTYPE_F32, 0x1.04p-4f, 129},
                                  {EK_WEIGHT_E4M3, EK_DTYPE_Q8_0, 0x1.04p-4f, 288}};
     expect_pairs(pairs, COUNT(pairs), true);
@@ -225,6 +229,7 @@ static void block_scales_multiply_their_block(void **state)
 static void each_type_keeps_its_format(void **state)
 {
     (void)state;
+    assert_int_equal(ek_weight_keep(EK_DTYPE_Q4_0), EK_WEIGHT_I4S);
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q4_1), EK_WEIGHT_I4);
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q4_K), EK_WEIGHT_I4);
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q6_K), EK_WEIGHT_I8);
@@ -233,7 +238,8 @@ static void each_type_keeps_its_format(void **state)
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q8_0), EK_WEIGHT_I8);
     assert_int_equal(ek_weight_keep(EK_DTYPE_E4M3), EK_WEIGHT_E4M3);
     assert_int_equal(ek_weight_keep(EK_DTYPE_F16), EK_WEIGHT_BF16);
-    static const char *const names[] = {"f32", "bf16", "fp8", "int8", "int4", "?"};
+    static const char *const names[] = {"f32",  "bf16",  "fp8", "int8",
+                                        "int4", "int4s", "?"};
     for (int f = 0; f <= EK_WEIGHT_COUNT; f++)
         assert_string_equal(ek_weight_name((enum ek_weight_format)f), names[f]);
 }

@@ -25,5 +25,6 @@ ek_tile_fn ek_avx2_tile_bf16;
 ek_tile_fn ek_avx2_tile_e4m3;
 ek_tile_fn ek_avx2_tile_i8;
 ek_tile_fn ek_avx2_tile_i4;
+ek_tile_fn ek_avx2_tile_i4s;
 
 #endif

@@ -1,4 +1,5 @@
-/* matmul.c - the AVX2 tile of each weight format, and how many rows it takes. */
+/* matmul.c - the AVX2 tile of each weight format, and how many rows it takes: as many
+ * as have sums in 16 registers. */
 #include "kernel/avx2/avx2.h"
 
 void ek_avx2_matmul(float *y, int64_t ldy, const void *act, const struct ek_weight *w,
@@ -7,7 +8,7 @@ void ek_avx2_matmul(float *y, int64_t ldy, const void *act, const struct ek_weig
     static ek_tile_fn *const tiles[EK_WEIGHT_COUNT] = {
         [EK_WEIGHT_F32] = ek_avx2_tile_f32,   [EK_WEIGHT_BF16] = ek_avx2_tile_bf16,
         [EK_WEIGHT_E4M3] = ek_avx2_tile_e4m3, [EK_WEIGHT_I8] = ek_avx2_tile_i8,
-        [EK_WEIGHT_I4] = ek_avx2_tile_i4,
+        [EK_WEIGHT_I4] = ek_avx2_tile_i4,     [EK_WEIGHT_I4S] = ek_avx2_tile_i4s,
     };
     struct ek_tile first = {.act = act,
                             .y = y,
@@ -15,7 +16,6 @@ void ek_avx2_matmul(float *y, int64_t ldy, const void *act, const struct ek_weig
                             .ldy = ldy,
                             .G = ek_weight_groups(w->K),
                             .mode = mode};
-    /* 16 registers hold the sums of four rows; e4m3 and int8 need twice as many. */
-    bool is_wide = w->format == EK_WEIGHT_E4M3 || w->format == EK_WEIGHT_I8;
-    ek_matmul_run(&first, w, T, n0, n1, tiles[w->format], is_wide ? 2 : 4);
+    bool is_nibble = w->format == EK_WEIGHT_I4 || w->format == EK_WEIGHT_I4S;
+    ek_matmul_run(&first, w, T, n0, n1, tiles[w->format], is_nibble ? 2 : 4);
 }

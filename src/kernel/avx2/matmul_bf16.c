@@ -17,12 +17,15 @@ EK_INLINE __m256 high_halves(__m256i v)
 EK_INLINE void tile(const struct ek_tile *c, const int R)
 {
     __m256 lo[4], hi[4];
+    EK_UNROLL
     for (int t = 0; t < R; t++)
         lo[t] = hi[t] = _mm256_setzero_ps();
     for (int64_t k = 0; k < c->G * EK_GROUP; k += 2) {
         const unsigned char *w = c->panel + k * EK_PANEL * 2;
+        ek_tile_fetch(c, w, 1);
         __m256i u = _mm256_load_si256((const void *)w);
         __m256i v = _mm256_load_si256((const void *)(w + 32));
+        EK_UNROLL
         for (int t = 0; t < R; t++) {
             int32_t pair;
             __builtin_memcpy(&pair, c->act + t * c->stride + 2 * k, sizeof pair);
@@ -34,6 +37,7 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
             hi[t] = _mm256_fmadd_ps(high_halves(v), x1, hi[t]);
         }
     }
+    EK_UNROLL
     for (int t = 0; t < R; t++) {
         store_cols(c->y + t * c->ldy, c->n_cols, lo[t], c->mode);
         store_cols(c->y + t * c->ldy + 8, c->n_cols - 8, hi[t], c->mode);

@@ -1,83 +1,97 @@
-/* matmul_i8.c - vpmaddubsw without its saturation: a code q + 128 is taken as two
- * nibbles, so a product of a pair is at most 2 * 15 * 128 and the eight of a group
- * 30,720 < 2^15. Eight outputs a pass. All exact, as in avx512. */
+/* matmul_i8.c - vpmaddwd: codes q + 128 widened to 16 bits, activations as whole 16-bit
+ * integers, products of pairs exact in 32 bits; the 128 comes off with their sum. Half
+ * the instructions of vpmaddubsw, which needs two terms times two nibbles to stay clear
+ * of saturation. */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 
-EK_INLINE __m256i quad(const int8_t *x)
+/* v[32] = 256 high + low. */
+EK_INLINE void widen(int16_t *v, const struct ek_act_cell *x)
 {
-    int32_t bits;
-    __builtin_memcpy(&bits, x, sizeof bits);
-    return _mm256_set1_epi32(bits);
+    for (int i = 0; i < EK_GROUP; i += 16) {
+        __m128i high = _mm_loadu_si128((const void *)(x->high + i));
+        __m128i low = _mm_loadu_si128((const void *)(x->low + i));
+        __m256i h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(high), 8);
+        _mm256_store_si256((void *)(v + i),
+                           _mm256_add_epi16(h, _mm256_cvtepi8_epi16(low)));
+    }
 }
 
-/* sum += w x, pairs of bytes into 16-bit lanes. */
-EK_INLINE void add_pairs(__m256i *sum, __m256i w, __m256i x)
+/* Four activations, four times. */
+EK_INLINE __m256i quad(const int16_t *v)
 {
-    *sum = _mm256_add_epi16(*sum, _mm256_maddubs_epi16(w, x));
+    long long bits;
+    __builtin_memcpy(&bits, v, sizeof bits);
+    return _mm256_set1_epi64x(bits);
 }
 
-/* Sums of low and of high nibbles, 16 bits, to 32-bit lanes. */
-EK_INLINE __m256i join(__m256i low, __m256i high)
+/* Four outputs' quads of codes. */
+EK_INLINE __m256i codes(const unsigned char *w)
 {
-    const __m256i ones = _mm256_set1_epi16(1);
-    __m256i h = _mm256_slli_epi32(_mm256_madd_epi16(high, ones), 4);
-    return _mm256_add_epi32(_mm256_madd_epi16(low, ones), h);
+    return _mm256_cvtepu8_epi16(_mm_load_si128((const void *)w));
 }
 
-/* Outputs [8 half, 8 half + 8) of the panel. */
-EK_INLINE void half_tile(const struct ek_tile *c, const int R, int half)
+/* Outputs 0..7 from the two registers that hold them in halves. */
+EK_INLINE __m256i join(__m256i a, __m256i b)
 {
-    const __m256i low = _mm256_set1_epi8(15);
-    __m256 acc[2];
+    return _mm256_permute4x64_epi64(_mm256_hadd_epi32(a, b), 0xd8);
+}
+
+/* Group g: outputs [8 half, 8 half + 8) of the panel. */
+EK_INLINE void half_group(const struct ek_tile *c, const int R, int64_t g, int half,
+                          __m256 *acc, int16_t (*v)[EK_GROUP])
+{
+    const unsigned char *w = ek_i8_codes(c->panel, g) + half * 32;
+    const unsigned char *scales = ek_i8_scales(c->panel, g) + half * 16;
+    __m256i a[4], b[4];
+    EK_UNROLL
     for (int t = 0; t < R; t++)
-        acc[t] = _mm256_setzero_ps();
-    for (int64_t g = 0; g < c->G; g++) {
-        const unsigned char *w = ek_i8_codes(c->panel, g) + half * 32;
-        const unsigned char *scales = ek_i8_scales(c->panel, g) + half * 16;
-        /* [low, high nibbles of the weights][high, low terms of the activations] */
-        __m256i sums[2][2][2];
-        for (int i = 0; i < 4; i++)
-            for (int t = 0; t < R; t++)
-                sums[i / 2][i % 2][t] = _mm256_setzero_si256();
-        for (int j = 0; j < 8; j++) {
-            __m256i q = _mm256_load_si256((const void *)(w + 64 * j));
-            __m256i q0 = _mm256_and_si256(q, low);
-            __m256i q1 = _mm256_and_si256(_mm256_srli_epi16(q, 4), low);
-            for (int t = 0; t < R; t++) {
-                const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
-                add_pairs(&sums[0][0][t], q0, quad(x->high + 4 * j));
-                add_pairs(&sums[0][1][t], q0, quad(x->low + 4 * j));
-                add_pairs(&sums[1][0][t], q1, quad(x->high + 4 * j));
-                add_pairs(&sums[1][1][t], q1, quad(x->low + 4 * j));
-            }
-        }
-        __m256 d = _mm256_cvtph_ps(_mm_load_si128((const void *)scales));
+        a[t] = b[t] = _mm256_setzero_si256();
+    EK_ROLLED
+    for (int j = 0; j < 8; j++) {
+        __m256i u = codes(w + 64 * j), z = codes(w + 64 * j + 16);
+        EK_UNROLL
         for (int t = 0; t < R; t++) {
-            const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
-            __m256i high = join(sums[0][0][t], sums[1][0][t]);
-            __m256i v = join(sums[0][1][t], sums[1][1][t]);
-            v = _mm256_add_epi32(v, _mm256_slli_epi32(high, 8));
-            v = _mm256_add_epi32(v, _mm256_set1_epi32(x->less_128));
-            __m256 dot = _mm256_cvtepi32_ps(v);
-            acc[t] = _mm256_fmadd_ps(dot, _mm256_mul_ps(d, _mm256_set1_ps(x->scale)),
-                                     acc[t]);
+            __m256i x = quad(v[t] + 4 * j);
+            a[t] = _mm256_add_epi32(a[t], _mm256_madd_epi16(u, x));
+            b[t] = _mm256_add_epi32(b[t], _mm256_madd_epi16(z, x));
         }
     }
-    for (int t = 0; t < R; t++)
-        store_cols(c->y + t * c->ldy + 8 * half, c->n_cols - 8 * half, acc[t], c->mode);
+    __m256 d = _mm256_cvtph_ps(_mm_load_si128((const void *)scales));
+    EK_UNROLL
+    for (int t = 0; t < R; t++) {
+        const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
+        __m256i sum =
+            _mm256_add_epi32(join(a[t], b[t]), _mm256_set1_epi32(x->less_128));
+        __m256 scale = _mm256_mul_ps(d, _mm256_set1_ps(x->scale));
+        acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, acc[t]);
+    }
 }
 
 EK_INLINE void tile(const struct ek_tile *c, const int R)
 {
-    half_tile(c, R, 0);
-    half_tile(c, R, 1);
+    _Alignas(32) int16_t v[4][EK_GROUP];
+    __m256 lo[4], hi[4];
+    EK_UNROLL
+    for (int t = 0; t < R; t++)
+        lo[t] = hi[t] = _mm256_setzero_ps();
+    for (int64_t g = 0; g < c->G; g++) {
+        EK_UNROLL
+        for (int t = 0; t < R; t++)
+            widen(v[t], ek_act_cells(c->act + t * c->stride) + g);
+        ek_tile_fetch(c, ek_i8_codes(c->panel, g) - 64,
+                      9); /* scales stand before them */
+        half_group(c, R, g, 0, lo, v);
+        half_group(c, R, g, 1, hi, v);
+    }
+    EK_UNROLL
+    for (int t = 0; t < R; t++) {
+        store_cols(c->y + t * c->ldy, c->n_cols, lo[t], c->mode);
+        store_cols(c->y + t * c->ldy + 8, c->n_cols - 8, hi[t], c->mode);
+    }
 }
 
 void ek_avx2_tile_i8(const struct ek_tile *c, int R)
 {
-    if (R == 2)
-        tile(c, 2);
-    else
-        tile(c, 1);
+    EK_TILE_TO_4(tile, c, R);
 }

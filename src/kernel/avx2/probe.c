@@ -30,16 +30,15 @@ uint64_t ek_avx2_probe_read(const void *p, size_t n)
 
 int64_t ek_avx2_probe_dot(enum ek_weight_format f, int64_t n)
 {
-    if (f == EK_WEIGHT_I8 || f == EK_WEIGHT_I4) {
+    if (f != EK_WEIGHT_F32 && f != EK_WEIGHT_BF16 && f != EK_WEIGHT_E4M3) {
         __m256i acc[CHAINS], x = _mm256_set1_epi8(1);
         __asm__ volatile("" : "+x"(x));
         for (int j = 0; j < CHAINS; j++)
             acc[j] = _mm256_setzero_si256();
         for (int64_t i = 0; i < n; i++)
             for (int j = 0; j < CHAINS; j++) {
-                __m256i pairs = _mm256_maddubs_epi16(x, x);
-                __asm__ volatile("" : "+x"(pairs)); /* or it is done once for all */
-                acc[j] = _mm256_add_epi16(acc[j], pairs);
+                __asm__ volatile("" : "+x"(x)); /* or a product is done once for all */
+                acc[j] = _mm256_add_epi16(acc[j], _mm256_maddubs_epi16(x, x));
             }
         for (int j = 0; j < CHAINS; j++)
             __asm__ volatile("" : "+x"(acc[j]));

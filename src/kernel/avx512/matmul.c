@@ -7,14 +7,15 @@ void ek_avx512_matmul(float *y, int64_t ldy, const void *act, const struct ek_we
     static ek_tile_fn *const tiles[EK_WEIGHT_COUNT] = {
         [EK_WEIGHT_F32] = ek_avx512_tile_f32,   [EK_WEIGHT_BF16] = ek_avx512_tile_bf16,
         [EK_WEIGHT_E4M3] = ek_avx512_tile_e4m3, [EK_WEIGHT_I8] = ek_avx512_tile_i8,
-        [EK_WEIGHT_I4] = ek_avx512_tile_i4,
+        [EK_WEIGHT_I4] = ek_avx512_tile_i4,     [EK_WEIGHT_I4S] = ek_avx512_tile_i4s,
     };
-    int max_rows = w->format == EK_WEIGHT_I8 || w->format == EK_WEIGHT_I4 ? 4 : 8;
+    bool is_float = w->format == EK_WEIGHT_F32 || w->format == EK_WEIGHT_BF16 ||
+                    w->format == EK_WEIGHT_E4M3;
     struct ek_tile first = {.act = act,
                             .y = y,
                             .stride = ek_act_stride(w->format, w->K),
                             .ldy = ldy,
                             .G = ek_weight_groups(w->K),
                             .mode = mode};
-    ek_matmul_run(&first, w, T, n0, n1, tiles[w->format], max_rows);
+    ek_matmul_run(&first, w, T, n0, n1, tiles[w->format], is_float ? 8 : 4);
 }

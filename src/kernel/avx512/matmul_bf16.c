@@ -12,7 +12,7 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
         const unsigned char *w = c->panel + k * EK_PANEL * 2;
         __m512bh w0 = (__m512bh)_mm512_load_si512(w);
         __m512bh w1 = (__m512bh)_mm512_load_si512(w + 64);
-        fetch_ahead(w, 2, R);
+        ek_tile_fetch(c, w, 2);
         for (int t = 0; t < R; t++) {
             const unsigned char *x = c->act + t * c->stride + 2 * k;
             even[t] = _mm512_dpbf16_ps(even[t], w0, (__m512bh)quad(x));

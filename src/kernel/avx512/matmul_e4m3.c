@@ -36,7 +36,7 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
             even[t] = odd[t] = _mm512_setzero_ps();
         for (int64_t k = k0; k < k1; k += 4) {
             __m512bh w0, w1;
-            fetch_ahead(c->panel + k * EK_PANEL, 1, R);
+            ek_tile_fetch(c, c->panel + k * EK_PANEL, 1);
             decode(&w0, &w1, c->panel + k * EK_PANEL, &e);
             for (int t = 0; t < R; t++) {
                 const unsigned char *x = c->act + t * c->stride + 2 * k;

@@ -12,7 +12,7 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
     for (int64_t k = 0; k < c->G * EK_GROUP; k += 2) {
         __m512 w0 = _mm512_load_ps(w + k * EK_PANEL);
         __m512 w1 = _mm512_load_ps(w + (k + 1) * EK_PANEL);
-        fetch_ahead((const unsigned char *)(w + k * EK_PANEL), 2, R);
+        ek_tile_fetch(c, (const unsigned char *)(w + k * EK_PANEL), 2);
         for (int t = 0; t < R; t++) {
             const float *x = (const float *)(const void *)(c->act + t * c->stride) + k;
             even[t] = _mm512_fmadd_ps(w0, _mm512_set1_ps(x[0]), even[t]);

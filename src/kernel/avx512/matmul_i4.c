@@ -1,7 +1,7 @@
 /* matmul_i4.c - vpdpbusd: weights as unsigned nibbles, activations signed.
  * sum (d q + m) s v = s (d sum q v + m sum v), the integer sums exact: < 2^24.
- * The terms of every row have their own sums, so that no product waits for another. Four
- * rows a tile: 16 products a group and row, 3 more instructions for the same two
+ * The terms of every row have their own sums, so that no product waits for another.
+ * Four rows a tile: 16 products a group and row, 3 more instructions for the same two
  * multipliers; eight rows leave the compiler without registers and lose 6 %. */
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/simd.h"
@@ -15,7 +15,7 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
     for (int64_t g = 0; g < c->G; g++) {
         const unsigned char *cell = c->panel + g * EK_I4_CELL;
         __m512i high[4], low[4];
-        fetch_ahead(cell, EK_I4_CELL / 64, R);
+        ek_tile_fetch(c, cell, EK_I4_CELL / 64);
         for (int t = 0; t < R; t++)
             high[t] = low[t] = _mm512_setzero_si512();
         for (int j = 0; j < 4; j++) {

@@ -11,7 +11,7 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
     for (int64_t g = 0; g < c->G; g++) {
         const unsigned char *w = ek_i8_codes(c->panel, g);
         __m512i high[4], low[4];
-        fetch_ahead(w - 64, 9, R); /* the scales stand before the codes */
+        ek_tile_fetch(c, w - 64, 9); /* the scales stand before the codes */
         for (int t = 0; t < R; t++) {
             const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
             high[t] = _mm512_setzero_si512();

@@ -81,17 +81,6 @@ EK_INLINE __m512i quad(const void *x)
     return _mm512_set1_epi32(bits);
 }
 
-/* Lines of the weight that the next panels need, into L2, where at least 4 rows keep
- * the core busy meanwhile: without it batches of 8 to 32 rows lose a quarter on weights
- * that come from memory. With 1 or 2 rows the hardware's prefetch is faster alone (asking
- * from here costs it up to 35 %). */
-#define EK_AHEAD 8192
-EK_INLINE void fetch_ahead(const unsigned char *w, int n_lines, const int R)
-{
-    for (int i = 0; R >= 4 && i < n_lines; i++)
-        _mm_prefetch((const char *)w + EK_AHEAD + (ptrdiff_t)64 * i, _MM_HINT_T1);
-}
-
 /* Columns k..k+3 of group g, weights w: to the sums of the high and of the low terms of
  * R rows. */
 EK_INLINE void add_terms(const struct ek_tile *c, const int R, int64_t g, int k,

@@ -99,6 +99,25 @@ static void panel_i4(float acc[EK_PANEL], const unsigned char *panel,
     }
 }
 
+static void panel_i4s(float acc[EK_PANEL], const unsigned char *panel,
+                      const struct ek_act_cell *cells, int64_t G)
+{
+    for (int64_t g = 0; g < G; g++) {
+        int x[EK_GROUP];
+        group_act(x, &cells[g]);
+        const unsigned char *q = ek_i4s_codes(panel, g);
+        const uint16_t *d = (const uint16_t *)(const void *)ek_i4s_scales(panel, g);
+        for (int r = 0; r < EK_PANEL; r++) {
+            int dot = 0;
+            for (int k = 0; k < 16; k++) {
+                int byte = q[ek_at_i4(r, k)];
+                dot += ((byte & 15) - 8) * x[k] + ((byte >> 4) - 8) * x[k + 16];
+            }
+            acc[r] += ek_f16_to_f32(d[r]) * cells[g].scale * (float)dot;
+        }
+    }
+}
+
 static void panel_row(float acc[EK_PANEL], const struct ek_weight *w, int64_t p,
                       const unsigned char *row)
 {
@@ -122,6 +141,9 @@ static void panel_row(float acc[EK_PANEL], const struct ek_weight *w, int64_t p,
         break;
     case EK_WEIGHT_I4:
         panel_i4(acc, panel, ek_act_cells(row), G);
+        break;
+    case EK_WEIGHT_I4S:
+        panel_i4s(acc, panel, ek_act_cells(row), G);
         break;
     case EK_WEIGHT_COUNT:
         break;
