@@ -22,6 +22,7 @@ struct settings {
     int64_t max_batch_tokens;
     int64_t prefill_chunk;
     int64_t kv_memory;
+    int64_t reserve_tokens;
     int page_check; /* as enum ek_page_check */
     int prefix_cache;
     const char *model_name;
@@ -88,6 +89,15 @@ static const struct ek_opt opts[] = {
      .fallback = "0",
      .help = "memory for keys and values; 0: max_seqs full contexts, at most a quarter "
              "of the machine's"},
+    {.name = "reserve_tokens",
+     .type = EK_OPT_INT,
+     .offset = AT(reserve_tokens),
+     .value = "N",
+     .fallback = "256",
+     .min = 0,
+     .max = 1048576,
+     .help = "an answer starts when there is memory for so many more tokens of each "
+             "one under way; fewer: more at once, more computed again"},
     {.name = "prefix_cache",
      .type = EK_OPT_CHOICE,
      .offset = AT(prefix_cache),
@@ -213,6 +223,7 @@ static int open_runtime(struct ek_runtime *rt, const struct settings *set,
     o.max_seqs = (int32_t)set->max_seqs;
     o.max_batch_tokens = (int32_t)set->max_batch_tokens;
     o.prefill_chunk = (int32_t)set->prefill_chunk;
+    o.reserve_tokens = (int32_t)set->reserve_tokens;
     o.page_check = (enum ek_page_check)set->page_check;
     o.caches_prefixes = set->prefix_cache == 1;
     return ek_model_open(rt, &o, err);

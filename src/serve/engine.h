@@ -64,7 +64,6 @@ struct ek_engine_options {
     enum ek_page_check page_check;
     bool caches_prefixes; /* full pages stay for whoever has the same beginning */
 };
-#define EK_RESERVE_TOKENS 256 /* what reserve_tokens should be */
 
 enum ek_finish {
     EK_FINISH_NONE,   /* goes on */

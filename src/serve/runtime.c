@@ -148,7 +148,7 @@ static int open_model(struct ek_runtime *rt, const struct ek_modelfile *m,
         .max_seqs = o->max_seqs,
         .max_batch_tokens = batch,
         .prefill_chunk = o->prefill_chunk ? o->prefill_chunk : batch,
-        .reserve_tokens = EK_RESERVE_TOKENS,
+        .reserve_tokens = o->reserve_tokens,
         .page_check = o->page_check,
         .caches_prefixes = o->caches_prefixes,
     };

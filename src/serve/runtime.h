@@ -36,6 +36,7 @@ struct ek_runtime_options {
     int32_t max_seqs; /* >= 1 */
     int32_t max_batch_tokens; /* >= max_seqs; 0: 512 or max_seqs */
     int32_t prefill_chunk;    /* 0: max_batch_tokens */
+    int32_t reserve_tokens;   /* as of the engine */
     enum ek_page_check page_check;
     bool caches_prefixes;
     void (*on_progress)(void *arg, int64_t done_bytes, int64_t total_bytes);

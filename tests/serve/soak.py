@@ -29,8 +29,10 @@ COMPLETE = "/v1/completions"
 TIMEOUT = 120     # seconds without a byte: the request is stuck
 PAUSE = 0.05      # mean seconds between the requests of a client
 RSS_SLACK = 4096  # KiB that memory may differ by between an early and the last quarter
-# Room for few: 4 seats, 8 waiting, and 20 pages where 4 full contexts would be 32.
-LIMITS = ("--max-seqs", "4", "--max-queue", "8", "--kv-memory", "120KiB", "--threads", "2")
+# Room for few: 4 seats, 8 waiting, and 20 pages where 4 full contexts would be 32; and
+# no reservation, so that answers do run out of pages.
+LIMITS = ("--max-seqs", "4", "--max-queue", "8", "--kv-memory", "120KiB", "--threads", "2",
+          "--reserve-tokens", "0", "--page-check", "full")
 KNOWN = [{"prompt": text, "max_tokens": n, "ignore_eos": True, "temperature": t, "seed": 7}
          for text, n, t in (("abc", 20, 0), ("hello there", 60, 1), ("\u65e5\u672c", 5, 1.5),
                             ("0 1 2 3 4 5 6 7 8 9", 80, 0), ("x", 1, 0))]
@@ -306,6 +308,8 @@ class Soak:
                 self.fail("the quiet server gives other answers than at the start")
             if self.server.metric("evenkeel_page_check_failures_total"):
                 self.fail("a page check failed")
+            if not self.server.metric("evenkeel_num_preemptions_total"):
+                self.fail("nothing was preempted: the soak is too mild")
             # ThreadSanitizer's own memory grows with what is touched.
             is_tsan = b"__tsan_init" in pathlib.Path(keelkit.need_keel()).read_bytes()
             if self.growth_kib() > RSS_SLACK and not is_tsan:
