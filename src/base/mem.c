@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static _Thread_local uint64_t fail_countdown;
 static _Thread_local bool has_failed;
@@ -82,6 +83,17 @@ void *ek_alloc_aligned(size_t align, size_t size)
     if (!ek_add_size(&rounded, size ? size : 1, align - 1) || must_fail(rounded))
         return NULL;
     return aligned_alloc(align, rounded & ~(align - 1));
+}
+
+void *ek_alloc_huge(size_t size)
+{
+    const size_t huge = (size_t)2 << 20;
+    if (size < huge)
+        return ek_alloc_aligned(64, size);
+    void *p = ek_alloc_aligned(huge, size);
+    if (p)
+        madvise(p, size, MADV_HUGEPAGE); /* refused: small pages do as well */
+    return p;
 }
 
 void ek_free(void *p)

@@ -21,6 +21,11 @@ void *ek_realloc_array(void *p, size_t n, size_t size) EK_MUST_USE; /* p kept on
 void *ek_alloc_aligned(size_t align, size_t size) EK_MUST_USE; /* align: power of two */
 void ek_free(void *p);                                         /* p may be NULL */
 
+/* 64-byte aligned, on pages of 2 MiB where the system gives them: for large memory that
+ * lives long and is read over and over (weights), where looking up pages of 4 KiB costs
+ * a third of the time (docs/design/serving-speed.md). Touched memory grows by 2 MiB. */
+void *ek_alloc_huge(size_t size) EK_MUST_USE;
+
 /* Copy of s[0,n) with a NUL behind it. */
 char *ek_strndup(const char *s, size_t n) EK_MUST_USE;
 

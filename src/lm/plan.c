@@ -134,7 +134,7 @@ int ek_lm_plan_init(struct ek_lm_plan *plan, const struct ek_lm *lm, int32_t T,
         return ek_err_set(err, EK_ELIMIT, "the buffers of %d tokens a step overflow",
                           T);
     b.bytes = c.at;
-    b.memory = ek_alloc_aligned(64, c.at);
+    b.memory = ek_alloc_huge(c.at);
     if (!b.memory)
         return ek_err_set(err, EK_ENOMEM,
                           "no memory for the buffers of %d tokens a step (%s)", T,

@@ -526,7 +526,7 @@ static int take_memory(struct loader *z, struct ek_err *err)
     size_t n;
     char text[32];
     lm->packed_bytes = z->bytes;
-    lm->packed = ek_alloc_aligned(64, z->bytes);
+    lm->packed = ek_alloc_huge(z->bytes);
     if (ek_mul_size(&n, (size_t)z->max_k,
                     z->scratch_rows * (size_t)ek_team_size(lm->team)))
         z->scratch = ek_alloc_array(n, sizeof(float));

@@ -35,6 +35,23 @@ static void sizes_that_overflow_are_refused(void **state)
     ek_free(p);
 }
 
+static void huge_memory_is_aligned_and_whole_at_any_size(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {0, 1, 4096, (2 << 20) - 1, 2 << 20, (5 << 20) + 1};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        unsigned char *p = ek_alloc_huge(sizes[i]);
+        assert_non_null(p);
+        assert_int_equal((uintptr_t)p % 64, 0);
+        memset(p, 0x5a, sizes[i]);
+        ek_free(p);
+    }
+    assert_null(ek_alloc_huge(SIZE_MAX));
+    ek_mem_fail_at(1);
+    assert_null(ek_alloc_huge(4 << 20));
+    ek_mem_fail_at(0);
+}
+
 static void calloc_zeroes_and_aligned_aligns(void **state)
 {
     (void)state;
@@ -130,6 +147,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(zero_bytes_yield_a_unique_pointer),
         cmocka_unit_test(sizes_that_overflow_are_refused),
+        cmocka_unit_test(huge_memory_is_aligned_and_whole_at_any_size),
         cmocka_unit_test(calloc_zeroes_and_aligned_aligns),
         cmocka_unit_test(strndup_copies_nul_and_ends_with_one),
         cmocka_unit_test(checked_sizes_leave_out_untouched_on_overflow),
