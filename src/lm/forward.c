@@ -116,17 +116,10 @@ static void multiply_columns(const struct crew *c, float *const *y,
                              const struct ek_lm_layer *layer, enum ek_lm_matrix first,
                              int n, enum ek_matmul_mode mode)
 {
-    const struct ek_weight *shape = &layer->w[EK_LM_DECODE][first];
-    int64_t total = 0, lo, hi, at = 0;
-    for (int i = 0; i < n; i++)
-        total += (shape[i].N + EK_PANEL - 1) / EK_PANEL;
-    ek_team_share(&lo, &hi, total, 1, c->member, c->n_members);
     for (int i = 0; i < n; i++) {
-        int64_t panels = (shape[i].N + EK_PANEL - 1) / EK_PANEL;
-        int64_t n0 = (lo > at ? lo - at : 0) * EK_PANEL;
-        int64_t n1 = (hi - at < panels ? hi - at : panels) * EK_PANEL;
-        n1 = n1 < shape[i].N ? n1 : shape[i].N;
-        at += panels;
+        int64_t n0, n1;
+        ek_lm_columns(&n0, &n1, &layer->w[EK_LM_DECODE][first], n, i, c->member,
+                      c->n_members);
         for (int g = 0; g < 2; g++)
             multiply(c, y[i], &layer->w[c->s->group[g].copy][first + i],
                      &c->s->group[g], n0, n1, mode);
@@ -282,7 +275,8 @@ static void gate_columns(const struct crew *c, const struct ek_lm_layer *y)
     const struct step *s = c->s;
     const struct ek_lm_plan *b = &s->lm->plan;
     int64_t F = s->lm->p.F, n0, n1;
-    ek_team_share(&n0, &n1, F, EK_PANEL, c->member, c->n_members);
+    ek_lm_columns(&n0, &n1, &y->w[EK_LM_DECODE][EK_LM_GATE], 1, 0, c->member,
+                  c->n_members);
     if (n0 >= n1)
         return;
     for (int g = 0; g < 2; g++) {
@@ -325,7 +319,7 @@ static void head_columns(const struct crew *c)
     const struct ek_lm *lm = s->lm;
     int64_t V = lm->p.V, n0, n1;
     float cap = lm->p.logit_softcap;
-    ek_team_share(&n0, &n1, V, EK_PANEL, c->member, c->n_members);
+    ek_lm_columns(&n0, &n1, &lm->head, 1, 0, c->member, c->n_members);
     if (n0 >= n1)
         return;
     const struct group all = {.hi = s->n_out};

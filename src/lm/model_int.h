@@ -109,6 +109,12 @@ struct ek_lm {
 int ek_lm_weights_load(struct ek_lm *lm, const struct ek_modelfile *m,
                        const struct ek_lm_options *o, struct ek_err *err) EK_MUST_USE;
 
+/* plan.c: the columns [*n0,*n1) of w[i] that fall to a member when the panels of the n
+ * matrices are dealt out together; n0 >= n1: none. Weights are packed by the member that
+ * will read them, so that their memory lies on its side of the machine. */
+void ek_lm_columns(int64_t *n0, int64_t *n1, const struct ek_weight *w, int n, int i,
+                   int member, int n_members);
+
 /* plan.c: buffers for T rows. Errors: EK_ENOMEM, EK_ELIMIT. */
 int ek_lm_plan_init(struct ek_lm_plan *plan, const struct ek_lm *lm, int32_t T,
                     struct ek_err *err) EK_MUST_USE;

@@ -25,6 +25,25 @@ static void *cut(struct cutter *c, size_t n, size_t size)
     return p;
 }
 
+static int64_t panels_of(const struct ek_weight *w)
+{
+    return (w->N + EK_PANEL - 1) / EK_PANEL;
+}
+
+void ek_lm_columns(int64_t *n0, int64_t *n1, const struct ek_weight *w, int n, int i,
+                   int member, int n_members)
+{
+    int64_t total = 0, at = 0, lo, hi, panels = panels_of(&w[i]);
+    for (int k = 0; k < n; k++) {
+        at += k < i ? panels_of(&w[k]) : 0;
+        total += panels_of(&w[k]);
+    }
+    ek_team_share(&lo, &hi, total, 1, member, n_members);
+    *n0 = (lo > at ? lo - at : 0) * EK_PANEL;
+    *n1 = (hi - at < panels ? hi - at : panels) * EK_PANEL;
+    *n1 = *n1 < w[i].N ? *n1 : w[i].N;
+}
+
 enum ek_lm_act ek_lm_act_of(enum ek_weight_format f)
 {
     if (f == EK_WEIGHT_F32)

@@ -80,6 +80,9 @@ struct job {
     struct ek_weight *w;
     const float **vec;
     size_t at; /* offset in lm->packed */
+    /* Of a matrix: it is with[i], and forward deals out the panels of all n together. */
+    const struct ek_weight *with;
+    int n, i;
 };
 
 /* The first element a member found that is no number; t NULL: none. */
@@ -246,13 +249,17 @@ static int check_source(const struct loader *z, const struct ek_source *s, int64
     return 0;
 }
 
-/* A job that packs t into w. False when sizes overflow. */
-static bool add_copy(struct loader *z, const struct ek_source *src, struct ek_weight *w,
+/* A job that packs a source into w. False when sizes overflow. */
+static bool add_copy(struct loader *z, const struct job *like, struct ek_weight *w,
                      enum ek_weight_format format)
 {
+    const struct ek_source *src = &like->src;
     size_t bytes = ek_weight_bytes(format, src->rows, src->cols);
     *w = (struct ek_weight){format, src->rows, src->cols, NULL};
-    z->jobs[z->n_jobs++] = (struct job){.src = *src, .w = w, .at = z->bytes};
+    struct job *j = &z->jobs[z->n_jobs++];
+    *j = *like;
+    j->w = w;
+    j->at = z->bytes;
     z->max_k = src->cols > z->max_k ? src->cols : z->max_k;
     z->total_bytes += (int64_t)ek_source_bytes(src);
     if (src->kind != EK_SOURCE_PLAIN)
@@ -260,18 +267,25 @@ static bool add_copy(struct loader *z, const struct ek_source *src, struct ek_we
     return bytes > 0 && add_bytes(z, bytes);
 }
 
-/* The decode copy of a matrix and, of a block's, the prefill copy where it differs. */
+/* The decode copy of a matrix and, of a block's, the prefill copy where it differs.
+ * block: NULL for the model's own. */
 static bool add_matrix(struct loader *z, const struct ek_source *src,
-                       struct ek_weight *w, bool is_in_block)
+                       struct ek_weight *w, const struct ek_lm_layer *block)
 {
     enum ek_weight_format format = format_of(z->o->weights, src);
     enum ek_weight_format other = format_of(z->o->prefill_weights, src);
-    if (!add_copy(z, src, w, format))
+    struct job like = {.src = *src, .with = w, .n = 1};
+    if (block && w <= &block->w[EK_LM_DECODE][EK_LM_V]) {
+        like.with = &block->w[EK_LM_DECODE][EK_LM_Q];
+        like.n = 3;
+        like.i = (int)(w - like.with);
+    }
+    if (!add_copy(z, &like, w, format))
         return false;
-    if (!is_in_block || !z->o->has_prefill_weights || other == format)
+    if (!block || !z->o->has_prefill_weights || other == format)
         return true;
     size_t before = z->bytes;
-    if (!add_copy(z, src, w + EK_LM_MATRICES, other))
+    if (!add_copy(z, &like, w + EK_LM_MATRICES, other))
         return false;
     z->lm->prefill_bytes += z->bytes - before;
     return true;
@@ -300,7 +314,8 @@ static int add_job(struct loader *z, const struct place *at, void *object,
         return rc;
     bool fits;
     if (cols) {
-        fits = add_matrix(z, &src, (void *)((char *)object + at->offset), layer >= 0);
+        fits = add_matrix(z, &src, (void *)((char *)object + at->offset),
+                          layer >= 0 ? object : NULL);
     } else {
         z->jobs[z->n_jobs++] = (struct job){
             .src = src, .vec = (void *)((char *)object + at->offset), .at = z->bytes};
@@ -410,14 +425,24 @@ static bool pack_rows(struct loader *z, int member, int64_t r0, int64_t r1)
     return true;
 }
 
+/* E4M3's blocks are packed whole: a border inside one moves to its end. */
+static int64_t end_of_block(int64_t row, int64_t N)
+{
+    int64_t end = (row + 127) / 128 * 128;
+    return end < N ? end : N;
+}
+
 static void pack_member(void *arg, int member, int n_members)
 {
     struct loader *z = arg;
-    int64_t lo, hi;
-    /* 128 rows at a time: what E4M3's blocks need, and small enough to stay in cache
-     * between the check and the packing. */
-    int64_t grain = z->job->w->format == EK_WEIGHT_E4M3 ? 128 : EK_PANEL;
-    ek_team_share(&lo, &hi, z->job->w->N, grain, member, n_members);
+    const struct job *j = z->job;
+    int64_t lo, hi, N = j->w->N;
+    ek_lm_columns(&lo, &hi, j->with, j->n, j->i, member, n_members);
+    if (j->w->format == EK_WEIGHT_E4M3) {
+        lo = end_of_block(lo, N);
+        hi = end_of_block(hi, N);
+    }
+    /* 128 rows at a time: few enough to stay in cache between check and packing. */
     z->bad[member].t = NULL;
     for (int64_t r = lo; r < hi; r += 128) {
         if (!pack_rows(z, member, r, r + 128 < hi ? r + 128 : hi))
