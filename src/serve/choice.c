@@ -180,15 +180,17 @@ void ek_choice_end(struct ek_choice *c, struct ek_engine *e, enum ek_finish fini
     c->request->end_us = c->end_us = ek_clock_us();
 }
 
-int ek_choice_sample(struct ek_choice *c, int32_t *id, struct ek_engine *e,
-                     const float *row)
+int ek_choice_draw(struct ek_choice *c, int32_t *id, const float *row,
+                   struct ek_sampler_room *room)
 {
     bool is_early = c->n_generated < c->request->min_tokens;
-    int rc = ek_sampler_next(&c->sampler, id, row, is_early, &e->room);
-    if (rc)
-        ek_choice_end(c, e, EK_FINISH_ERROR,
-                      "the model's output is not finite; no token can come of it");
-    return rc;
+    return ek_sampler_next(&c->sampler, id, row, is_early, room);
+}
+
+void ek_choice_fail(struct ek_choice *c, struct ek_engine *e)
+{
+    ek_choice_end(c, e, EK_FINISH_ERROR,
+                  "the model's output is not finite; no token can come of it");
 }
 
 void ek_choice_take(struct ek_choice *c, struct ek_engine *e, int32_t id,

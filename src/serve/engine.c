@@ -9,6 +9,9 @@
 #include <assert.h>
 #include <string.h>
 
+/* Rows from which the team draws tokens together: for fewer, waking it costs as much. */
+#define DRAW_TOGETHER 4
+
 static int find_ends(struct ek_engine *e)
 {
     int32_t n = 0;
@@ -43,6 +46,21 @@ static int alloc_step(struct ek_engine *e)
     return e->planned && e->seqs && e->numbers && e->logits ? 0 : EK_ENOMEM;
 }
 
+/* A room for the engine's thread and, where a team draws, one for each member. Their
+ * memory is the system's until it is used. */
+static int open_rooms(struct ek_engine *e, const struct ek_ops *ops)
+{
+    int rc = ek_sampler_room_init(&e->room, e->model.V, ops);
+    if (rc || !e->model.together)
+        return rc;
+    e->rooms = ek_calloc((size_t)e->model.n_members, sizeof *e->rooms);
+    if (!e->rooms)
+        return EK_ENOMEM;
+    while (!rc && e->n_rooms < e->model.n_members)
+        rc = ek_sampler_room_init(&e->rooms[e->n_rooms++], e->model.V, ops);
+    return rc;
+}
+
 int ek_engine_new(struct ek_engine **out, const struct ek_engine_model *model,
                   const struct ek_tokenizer *tokenizer,
                   const struct ek_engine_options *o, const struct ek_ops *ops,
@@ -72,7 +90,7 @@ int ek_engine_new(struct ek_engine **out, const struct ek_engine_model *model,
     };
     int rc = ek_pages_init(&e->pages, &po, err);
     if (!rc)
-        rc = ek_sampler_room_init(&e->room, model->V, ops);
+        rc = open_rooms(e, ops);
     if (!rc)
         rc = find_ends(e);
     if (!rc)
@@ -94,6 +112,9 @@ void ek_engine_free(struct ek_engine *e)
     assert(e->waiting.n == 0 && e->running.n == 0 && e->ended.n == 0);
     ek_pages_release(&e->pages);
     ek_sampler_room_release(&e->room);
+    for (int i = 0; i < e->n_rooms; i++)
+        ek_sampler_room_release(&e->rooms[i]);
+    ek_free(e->rooms);
     ek_free(e->ends);
     ek_free(e->planned);
     ek_free(e->seqs);
@@ -191,29 +212,66 @@ static void count_work(struct ek_engine *e, struct ek_choice *c, int32_t pos0,
         c->n_computed = end;
 }
 
-static void take_results(struct ek_engine *e)
+/* Where each planned choice's last row stands; returns how many of them decode. */
+static int32_t find_rows(struct ek_engine *e)
 {
     const float *row = e->logits;
     size_t V = (size_t)e->model.V;
+    int32_t n = 0;
     for (int32_t i = 0; i < e->n_planned; i++) {
-        struct ek_choice *c = e->planned[i].choice;
+        struct ek_planned *p = &e->planned[i];
+        p->is_drawn = false;
+        p->row = p->want == EK_LM_WANT_NONE ? NULL : row;
+        if (p->want == EK_LM_WANT_ALL)
+            p->row += (size_t)(p->n_tokens - 1) * V;
+        if (p->row)
+            row = p->row + V;
+        n += p->choice->is_decoding;
+    }
+    return n;
+}
+
+static void draw_share(void *work, int member, int n_members)
+{
+    struct ek_engine *e = work;
+    int turn = 0;
+    for (int32_t i = 0; i < e->n_planned; i++) {
+        struct ek_planned *p = &e->planned[i];
+        if (!p->choice->is_decoding || turn++ % n_members != member)
+            continue;
+        p->rc = ek_choice_draw(p->choice, &p->id, p->row, &e->rooms[member]);
+        p->is_drawn = true;
+    }
+}
+
+static void take_decoded(struct ek_engine *e, struct ek_planned *p)
+{
+    if (!p->is_drawn)
+        p->rc = ek_choice_draw(p->choice, &p->id, p->row, &e->room);
+    if (p->rc)
+        ek_choice_fail(p->choice, e);
+    else
+        ek_choice_take(p->choice, e, p->id, p->row);
+}
+
+static void take_results(struct ek_engine *e)
+{
+    size_t V = (size_t)e->model.V;
+    if (find_rows(e) >= DRAW_TOGETHER && e->model.together)
+        e->model.together(e->model.arg, draw_share, e);
+    for (int32_t i = 0; i < e->n_planned; i++) {
+        struct ek_planned *p = &e->planned[i];
+        struct ek_choice *c = p->choice;
         struct ek_page_table *t = ek_choice_table(c);
-        int32_t n = e->planned[i].n_tokens;
-        enum ek_lm_want want = e->planned[i].want;
-        count_work(e, c, t->n_tokens, n);
-        if (want == EK_LM_WANT_ALL) {
-            ek_prefill_take_rows(e, c, t->n_tokens, n, row);
-            row += (size_t)(n - 1) * V;
-        }
-        ek_pages_commit(&e->pages, t, c->tokens, n);
-        if (t->n_tokens == c->n_tokens) {
-            int32_t id;
-            if (!c->is_decoding)
-                ek_prefill_finish(e, c, row);
-            else if (!ek_choice_sample(c, &id, e, row))
-                ek_choice_take(c, e, id, row);
-        }
-        row += want == EK_LM_WANT_NONE ? 0 : V;
+        count_work(e, c, t->n_tokens, p->n_tokens);
+        if (p->want == EK_LM_WANT_ALL)
+            ek_prefill_take_rows(e, c, t->n_tokens, p->n_tokens,
+                                 p->row - (size_t)(p->n_tokens - 1) * V);
+        ek_pages_commit(&e->pages, t, c->tokens, p->n_tokens);
+        if (t->n_tokens == c->n_tokens && c->is_decoding)
+            take_decoded(e, p);
+        else if (t->n_tokens == c->n_tokens)
+            ek_prefill_finish(e, c, p->row);
     }
 }
 

@@ -47,6 +47,11 @@ struct ek_engine_model {
      * be NULL: it fills a page that nobody holds any more, so a stale read shows. */
     void (*copy_page)(void *arg, int32_t to, int32_t from);
     void (*poison)(void *arg, int32_t page);
+    /* Runs fn(work, member, n_members) on each of the n_members threads that compute
+     * forward, and returns when all are done; NULL: there is the caller alone. */
+    void (*together)(void *arg, void (*fn)(void *work, int member, int n_members),
+                     void *work);
+    int n_members;
     void *arg;
     int32_t V;
     bool has_own_decode; /* answers are computed with other weights than prompts are:

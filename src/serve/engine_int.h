@@ -78,6 +78,10 @@ struct ek_planned {
     struct ek_choice *choice;
     int32_t n_tokens;
     enum ek_lm_want want;
+    const float *row; /* its last row of logits, NULL: none */
+    bool is_drawn;    /* id is its next token, or rc why there is none */
+    int32_t id;
+    int rc;
 };
 
 /* What a prefill ends in, and all that a decode is given: pages with their fill
@@ -97,6 +101,8 @@ struct ek_engine {
     void *arg;
     struct ek_pages pages;
     struct ek_sampler_room room;
+    struct ek_sampler_room *rooms; /* (model.n_members) for drawing together, owned */
+    int n_rooms;
     struct ek_choice_list waiting; /* by (priority, order); held ones too */
     struct ek_choice_list running; /* the same */
     struct ek_choice_list ended;   /* final delta is due */
@@ -186,10 +192,14 @@ void ek_choice_release(struct ek_choice *c);
 /* The delta being filled can take another token. */
 bool ek_choice_has_room(const struct ek_choice *c);
 
-/* Draws the token after the row. Errors: EK_EFORMAT the row is not finite; the choice
- * has ended then. */
-int ek_choice_sample(struct ek_choice *c, int32_t *id, struct ek_engine *e,
-                     const float *row) EK_MUST_USE;
+/* Draws the token after the row. Changes nothing but the choice's sampler: different
+ * choices may draw at once, each thread its own room. Errors: EK_EFORMAT the row is not
+ * finite, and ek_choice_fail is to follow. */
+int ek_choice_draw(struct ek_choice *c, int32_t *id, const float *row,
+                   struct ek_sampler_room *room) EK_MUST_USE;
+
+/* Ends a choice that no token could be drawn for. */
+void ek_choice_fail(struct ek_choice *c, struct ek_engine *e);
 
 /* Takes a drawn token in: ends, text, log-probability of it in the row. */
 void ek_choice_take(struct ek_choice *c, struct ek_engine *e, int32_t id,

@@ -77,7 +77,9 @@ void ek_decode_adopt(struct ek_engine *e, struct ek_choice *c,
 static void hand_over(struct ek_engine *e, struct ek_choice *c, const float *row)
 {
     struct ek_prefilled p = {.pages = &c->prefill, .row = row};
-    if (!ek_choice_sample(c, &p.first_id, e, row))
+    if (ek_choice_draw(c, &p.first_id, row, &e->room))
+        ek_choice_fail(c, e);
+    else
         ek_decode_adopt(e, c, &p);
 }
 

@@ -28,6 +28,13 @@ static void poison(void *arg, int32_t page)
     ek_kv_poison(&rt->kv, page);
 }
 
+static void together(void *arg, void (*fn)(void *work, int member, int n_members),
+                     void *work)
+{
+    struct ek_runtime *rt = arg;
+    ek_team_run(rt->team, fn, work);
+}
+
 static void copy_token_text(char out[64], const struct ek_tokenizer *t, int32_t id)
 {
     struct ek_str s = ek_tokenizer_piece(t, id, true);
@@ -137,6 +144,8 @@ static int open_model(struct ek_runtime *rt, const struct ek_modelfile *m,
         .forward = forward,
         .copy_page = copy_page,
         .poison = EK_IS_DEBUG ? poison : NULL,
+        .together = together,
+        .n_members = ek_team_size(rt->team),
         .arg = rt,
         .V = p->V,
         .has_own_decode = ek_lm_prefill_bytes(rt->lm) > 0,

@@ -304,7 +304,8 @@ static void plan_one(struct ek_engine *e, struct ek_choice *c, int32_t n,
                      enum ek_lm_want want)
 {
     assert(e->n_planned < e->o.max_seqs && n >= 1);
-    e->planned[e->n_planned++] = (struct ek_planned){c, n, want};
+    e->planned[e->n_planned++] =
+        (struct ek_planned){.choice = c, .n_tokens = n, .want = want};
 }
 
 static void plan_chunk(struct ek_engine *e, struct ek_choice *c, struct room *room)

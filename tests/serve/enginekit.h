@@ -24,6 +24,8 @@ struct kit {
     int32_t wide_id;                /* its text is KIT_WIDE: fills deltas soon */
     int32_t V;
     struct ek_engine *engine;
+    struct ek_team *team;                      /* of 3, draws tokens with the engine */
+    int n_together;                            /* times it did */
     int32_t slots[KIT_PAGES * EK_PAGE_TOKENS]; /* token at each place of the KV */
     const char *script;  /* not NULL: what every answer is, then the end token */
     int32_t script_at;   /* position of the script's first byte */
@@ -178,12 +180,22 @@ static inline void kit_release_deltas(struct kit *k)
         ek_engine_give_back(k->engine, k->held[--k->n_held]);
 }
 
+static inline void
+kit_together(void *arg, void (*fn)(void *work, int member, int n_members), void *work)
+{
+    struct kit *k = arg;
+    k->n_together++;
+    ek_team_run(k->team, fn, work);
+}
+
 static inline struct ek_engine_model kit_model(struct kit *k)
 {
     return (struct ek_engine_model){
         .forward = kit_forward,
         .copy_page = kit_copy_page,
         .poison = kit_poison,
+        .together = k->team ? kit_together : NULL,
+        .n_members = 3,
         .arg = k,
         .V = k->V,
         .has_own_decode = k->has_own_decode,
@@ -204,6 +216,7 @@ static inline void kit_open_as(struct kit *k, const struct ek_engine_options *o,
     k->tokenizer = made_bpe_load(&k->made, "gpt-2");
     k->V = ek_tokenizer_size(k->tokenizer);
     assert_true(ek_tokenizer_is_end(k->tokenizer, k->end_id));
+    assert_int_equal(ek_team_new(&k->team, 3, false, NULL), 0);
     struct ek_engine_model model = kit_model(k);
     assert_int_equal(ek_engine_new(&k->engine, &model, k->tokenizer, o,
                                    ek_ops_get(EK_ISA_REF), kit_on_delta, k, NULL),
@@ -234,6 +247,7 @@ static inline void kit_close(struct kit *k)
     ek_pages_drop_cache(p);
     assert_int_equal(p->n_free + p->n_quarantined, p->n_pages);
     ek_engine_free(k->engine);
+    ek_team_free(k->team);
     ek_tokenizer_free(k->tokenizer);
 }
 

@@ -186,6 +186,38 @@ static void choices_of_one_request_differ_and_repeat(void **state)
     kit_close(&k);
 }
 
+/* Seeds, penalties and all: a token is its sequence's own matter. */
+static void tokens_drawn_by_the_team_are_those_drawn_alone(void **state)
+{
+    (void)state;
+    struct kit k;
+    struct ek_request *all[4], *one[4];
+    setup(&k, NULL, 0);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 4; i++) {
+            struct ek_request *r = kit_request("tell me", 30, 1);
+            r->sampling.seed = (uint64_t)i;
+            r->sampling.top_p = i == 1 ? 0.9f : 1.0f;
+            r->sampling.frequency_penalty = i == 2 ? 0.5f : 0.0f;
+            r->sampling.temperature = i == 3 ? 0.0f : 1.0f;
+            *(round == 0 ? &all[i] : &one[i]) = r;
+            kit_submit(&k, r);
+            if (round == 1)
+                kit_run(&k);
+        }
+        if (round == 0)
+            kit_run(&k);
+        assert_true(k.n_together > 20); /* the first round's */
+    }
+    assert_true(k.n_together < 40);
+    for (int i = 0; i < 4; i++) {
+        kit_assert_same(kit_answer(all[i], 0), kit_answer(one[i], 0));
+        kit_free(all[i]);
+        kit_free(one[i]);
+    }
+    kit_close(&k);
+}
+
 static void prompt_logprobs_are_those_of_each_position(void **state)
 {
     (void)state;
@@ -312,6 +344,7 @@ int main(void)
         cmocka_unit_test(characters_of_many_tokens_are_never_split),
         cmocka_unit_test(stop_ids_and_min_tokens_and_ignored_ends),
         cmocka_unit_test(choices_of_one_request_differ_and_repeat),
+        cmocka_unit_test(tokens_drawn_by_the_team_are_those_drawn_alone),
         cmocka_unit_test(prompt_logprobs_are_those_of_each_position),
         cmocka_unit_test(no_choice_speaks_before_the_prompt_is_scored),
         cmocka_unit_test(a_row_that_is_not_finite_is_an_error_and_no_token),
