@@ -80,6 +80,16 @@ void ek_file_close(struct ek_file *f)
     *f = (struct ek_file){0};
 }
 
+void ek_file_forget(const struct ek_file *f)
+{
+    union {
+        const unsigned char *in;
+        void *out;
+    } p = {.in = f->data};
+    if (f->data)
+        madvise(p.out, f->size, MADV_DONTNEED); /* a hint: failing changes nothing */
+}
+
 int ek_file_read(struct ek_buf *out, const char *path, struct ek_err *err)
 {
     int is_stdin = strcmp(path, "-") == 0;

@@ -20,6 +20,10 @@ struct ek_file {
 int ek_file_open(struct ek_file *f, const char *path, struct ek_err *err) EK_MUST_USE;
 void ek_file_close(struct ek_file *f); /* f may be zeroed */
 
+/* Gives back the memory of pages that were read; the next access reads them again, as a
+ * rule from the system's cache. For what is walked once and is larger than memory. */
+void ek_file_forget(const struct ek_file *f);
+
 /* Appends all of `path` ("-": standard input; pipes are fine) to `out`. Errors: as
  * above, EK_ELIMIT when the buffer's ceiling is reached, EK_ENOMEM; `out` keeps what it
  * had. */

@@ -411,6 +411,11 @@ int ek_gguf_open(struct ek_gguf **g, const char *path, struct ek_err *err)
     return 0;
 }
 
+void ek_gguf_forget(const struct ek_gguf *g)
+{
+    ek_file_forget(&g->file);
+}
+
 void ek_gguf_free(struct ek_gguf *g)
 {
     if (!g)

@@ -63,6 +63,8 @@ int ek_gguf_open(struct ek_gguf **g, const char *path, struct ek_err *err) EK_MU
 int ek_gguf_parse(struct ek_gguf **g, const void *p, size_t n, const char *name,
                   struct ek_err *err) EK_MUST_USE;
 void ek_gguf_free(struct ek_gguf *g);
+void ek_gguf_forget(
+    const struct ek_gguf *g); /* ek_file_forget; parsed bytes: nothing */
 
 const char *ek_gguf_name(const struct ek_gguf *g); /* the path given at open */
 size_t ek_gguf_n_kv(const struct ek_gguf *g);

@@ -175,6 +175,14 @@ void ek_modelfile_close(struct ek_modelfile *m)
     *m = (struct ek_modelfile){0};
 }
 
+void ek_modelfile_forget(const struct ek_modelfile *m)
+{
+    if (m->gguf)
+        ek_gguf_forget(m->gguf);
+    if (m->shards)
+        ek_safetensors_forget(m->shards);
+}
+
 const struct ek_tensor *ek_modelfile_tensor(const struct ek_modelfile *m,
                                             const char *name)
 {

@@ -31,6 +31,9 @@ int ek_modelfile_open(struct ek_modelfile *m, const char *path,
                       struct ek_err *err) EK_MUST_USE;
 void ek_modelfile_close(struct ek_modelfile *m); /* m may be zeroed; zeroes it */
 
+/* Gives back the memory of the mapped pages that were read (ek_file_forget). */
+void ek_modelfile_forget(const struct ek_modelfile *m);
+
 const struct ek_tensor *ek_modelfile_tensor(const struct ek_modelfile *m,
                                             const char *name); /* NULL: not there */
 

@@ -123,6 +123,12 @@ int ek_safetensors_open(struct ek_safetensors **s, const char *path, struct ek_e
     return is_index ? open_index(s, path, err) : open_file(s, path, err);
 }
 
+void ek_safetensors_forget(const struct ek_safetensors *s)
+{
+    for (size_t i = 0; i < s->n_shards; i++)
+        ek_file_forget(&s->shards[i].map);
+}
+
 void ek_safetensors_free(struct ek_safetensors *s)
 {
     if (!s)

@@ -28,6 +28,7 @@ int ek_safetensors_open(struct ek_safetensors **s, const char *path,
 int ek_safetensors_parse(struct ek_safetensors **s, const void *p, size_t n,
                          const char *name, struct ek_err *err) EK_MUST_USE;
 void ek_safetensors_free(struct ek_safetensors *s);
+void ek_safetensors_forget(const struct ek_safetensors *s); /* ek_file_forget of each */
 
 const struct ek_tensors *ek_safetensors_tensors(const struct ek_safetensors *s);
 

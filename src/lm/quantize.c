@@ -23,6 +23,7 @@ struct writer {
     struct ek_quantize_plan plan;
     struct ek_file_out file;
     int64_t done; /* bytes of input behind us */
+    int64_t kept; /* of them those whose pages were given back */
 };
 
 static bool ends_with(const char *s, const char *end)
@@ -95,6 +96,10 @@ static int step(struct writer *w, size_t bytes, struct ek_err *err)
 {
     const struct ek_quantize *job = w->job;
     w->done += (int64_t)bytes;
+    if (w->done - w->kept > SLAB_BYTES) {
+        ek_modelfile_forget(job->m);
+        w->kept = w->done;
+    }
     if (job->on_progress && !job->on_progress(job->arg, w->done, w->plan.total_in))
         return ek_err_set(err, EK_ECANCELED, "%s: stopped", job->path);
     return 0;

@@ -16,6 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Pages of the file that may be in memory beside what was packed of them. */
+#define FORGET_BYTES ((int64_t)16 << 20)
+
 enum dim { DIM_NONE, DIM_C, DIM_F, DIM_V, DIM_HD, DIM_KD, DIM_D };
 enum part { ALWAYS, QKV_BIAS, QK_NORM, POST_NORMS, NO_POST_NORMS, UNTIED };
 
@@ -487,7 +490,7 @@ static void share_copies(struct ek_lm *lm)
 static int pack_all(struct loader *z, struct ek_err *err)
 {
     struct ek_lm *lm = z->lm;
-    int64_t done = 0;
+    int64_t done = 0, kept = 0;
     for (size_t i = 0; i < z->n_jobs; i++) {
         struct job *j = &z->jobs[i];
         struct bad bad;
@@ -507,12 +510,17 @@ static int pack_all(struct loader *z, struct ek_err *err)
                               bad.t == j->src.part[EK_SOURCE_SCALE] ? ", or too large"
                                                                     : "");
         done += (int64_t)ek_source_bytes(&j->src);
+        if (done - kept > FORGET_BYTES) { /* or the file would stay in memory too */
+            ek_modelfile_forget(z->m);
+            kept = done;
+        }
         if (z->o->on_progress)
             z->o->on_progress(z->o->progress_arg, done, z->total_bytes);
     }
     if (lm->p.is_tied)
         lm->head = lm->embed;
     share_copies(lm);
+    ek_modelfile_forget(z->m);
     return 0;
 }
 

@@ -525,6 +525,28 @@ class Quantize(unittest.TestCase):
             self.assertIn("stopped", stderr)
             self.assertFalse([s for s in os.listdir(self.root) if "stopped" in s])
 
+    def most_memory(self, *args):
+        """Largest resident set of a run of keel, in bytes, mapped files included."""
+        p = subprocess.Popen([need_keel(), *map(str, args)], stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+        _, status, usage = os.wait4(p.pid, 0)
+        p.returncode = os.waitstatus_to_exitcode(status)
+        self.assertEqual(p.returncode, 0)
+        return usage.ru_maxrss * 1024
+
+    def test_neither_loading_nor_quantising_holds_the_file_beside_the_weights(self):
+        if "AddressSanitizer" in subprocess.run(["nm", "-D", need_keel()],
+                                                capture_output=True, text=True).stdout:
+            self.skipTest("a sanitizer's own memory is larger")
+        model = need_model()  # 92 MiB of weights, kept as they are
+        size = os.path.getsize(model)
+        loaded = self.most_memory("generate", model, "-p", "a", "-n", 1, "--ctx", 64)
+        self.assertLess(loaded, size + (48 << 20))
+        out = self.place("wide.gguf")
+        written = self.most_memory("quantize", model, out, "--to", "bf16")
+        self.assertGreater(os.path.getsize(out), 2 * size)
+        self.assertLess(written, 160 << 20)
+
     def test_numbers_that_are_not_finite_are_named(self):
         bad = dict(self.weights)
         name = "model.layers.1.mlp.up_proj.weight"
