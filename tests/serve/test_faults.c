@@ -395,7 +395,7 @@ static void a_prefilled_sequence_goes_on_elsewhere_with_the_same_tokens(void **s
     kit_submit(&k, to);
     struct ek_choice *b = &to->choices[0];
     struct ek_prefilled unit = {.pages = &a->decode, .row = row};
-    assert_int_equal(ek_choice_sample(b, &unit.first_id, k.engine, row), 0);
+    assert_int_equal(ek_choice_draw(b, &unit.first_id, row, &k.engine->room), 0);
     ek_choice_set_state(k.engine, b, EK_CHOICE_RUNNING);
     ek_decode_adopt(k.engine, b, &unit);
     to->leader = -1;
