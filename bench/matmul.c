@@ -99,7 +99,7 @@ static void multiply_share(void *arg, int member, int n)
         if (n0 < n1)
             b->ops->matmul(b->y, w.N, b->act, &w, b->T, n0, n1, EK_MATMUL_SET);
         if (n > 1)
-            ek_team_barrier(b->team);
+            ek_team_barrier(b->team, member);
     }
 }
 

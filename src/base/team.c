@@ -8,9 +8,12 @@
  *     fn(arg, 0, n)     fn(arg, i, n)
  *     barrier <-------> barrier          the last to arrive opens the gate
  *
+ * Arriving counts in two stages once a team is large: members in eights, then the last
+ * of each eight, so that 64 cores do not queue for one cache line.
+ *
  * Memory order. Opening a gate is a read-modify-write that releases, looking is a load
  * that acquires: what was written before opening is visible behind the gate. Arriving
- * at the barrier is acquire-release on one counter, so the last to arrive has seen the
+ * at the barrier is acquire-release on each counter, so the last to arrive has seen the
  * writes of all and hands them on when it opens. The sleeper count needs more: the
  * opener writes `moved` and reads `sleepers`, the sleeper writes `sleepers` and reads
  * `moved`; at least one must see the other's write, which only sequential consistency
@@ -33,6 +36,7 @@
 
 #define MAX_THREADS 256
 #define LINE        64 /* bytes of a cache line */
+#define FAN         8  /* members that count on one line before the others are told */
 
 /* How long to look at a gate before sleeping: past the serial work between two layers
  * and most of that between two steps of an engine. With more members than processors
@@ -46,6 +50,10 @@ struct gate {
     atomic_uint sleepers;            /* members in or about to enter the futex */
 };
 
+struct count {
+    alignas(LINE) atomic_int n; /* arrived, this generation */
+};
+
 struct member {
     struct ek_team *team;
     int index;
@@ -55,7 +63,8 @@ struct member {
 struct ek_team {
     struct gate start;
     struct gate barrier;
-    alignas(LINE) atomic_int n_arrived; /* at the barrier, this generation */
+    struct count root;                      /* members, or eights of them */
+    struct count eights[MAX_THREADS / FAN]; /* of a team larger than FAN */
     /* Written by the caller before `start` opens, read by members behind it. */
     alignas(LINE) void (*fn)(void *arg, int member, int n_members); /* NULL: end */
     void *arg;
@@ -117,21 +126,36 @@ static void gate_wait(struct gate *g, unsigned seen, bool is_crowded)
     atomic_fetch_sub_explicit(&g->sleepers, 1, memory_order_relaxed);
 }
 
-void ek_team_barrier(struct ek_team *team)
+/* Counts one of n in; true for the last, who leaves the count at 0 for the next time:
+ * nobody arrives again before the gate opens, and opening releases this store. */
+static bool count_in(struct count *c, int n)
+{
+    if (atomic_fetch_add_explicit(&c->n, 1, memory_order_acq_rel) + 1 < n)
+        return false;
+    atomic_store_explicit(&c->n, 0, memory_order_relaxed);
+    return true;
+}
+
+static bool is_last(struct ek_team *team, int member)
+{
+    if (team->n <= FAN)
+        return count_in(&team->root, team->n);
+    int eight = member / FAN, rest = team->n - eight * FAN;
+    return count_in(&team->eights[eight], rest < FAN ? rest : FAN) &&
+           count_in(&team->root, (team->n + FAN - 1) / FAN);
+}
+
+void ek_team_barrier(struct ek_team *team, int member)
 {
     if (team->n == 1)
         return;
     struct gate *g = &team->barrier;
     /* Cannot move before this member arrives, so the order of this load is free. */
     unsigned seen = atomic_load_explicit(&g->moved, memory_order_relaxed);
-    int before = atomic_fetch_add_explicit(&team->n_arrived, 1, memory_order_acq_rel);
-    if (before + 1 < team->n) {
+    if (is_last(team, member))
+        gate_open(g);
+    else
         gate_wait(g, seen, team->is_crowded);
-        return;
-    }
-    /* Nobody arrives again before the gate opens, and opening releases this store. */
-    atomic_store_explicit(&team->n_arrived, 0, memory_order_relaxed);
-    gate_open(g);
 }
 
 void ek_team_run(struct ek_team *team, void (*fn)(void *arg, int member, int n_members),
@@ -145,7 +169,7 @@ void ek_team_run(struct ek_team *team, void (*fn)(void *arg, int member, int n_m
         gate_open(&team->start);
     }
     fn(arg, 0, team->n);
-    ek_team_barrier(team);
+    ek_team_barrier(team, 0);
 }
 
 static void *serve(void *p)
@@ -157,7 +181,7 @@ static void *serve(void *p)
         if (!team->fn)
             return NULL;
         team->fn(team->arg, m->index, team->n);
-        ek_team_barrier(team);
+        ek_team_barrier(team, m->index);
     }
 }
 

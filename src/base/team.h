@@ -31,8 +31,8 @@ void ek_team_run(struct ek_team *team, void (*fn)(void *arg, int member, int n_m
                  void *arg);
 
 /* Inside fn: waits until every member came here; all writes before are visible after.
- * Every member must call it equally often. */
-void ek_team_barrier(struct ek_team *team);
+ * Every member must call it equally often, with its own number. */
+void ek_team_barrier(struct ek_team *team, int member);
 
 /* The share [*lo,*hi) of [0,n) that falls to `member`, in multiples of `grain` but for
  * the last; shares differ by at most one grain. Same numbers, same shares. */

@@ -132,7 +132,7 @@ static void multiply(void *arg, int member, int n_members)
     if (lo < hi)
         k->bench.ops->matmul_prepare(k->act, k->w.format, k->x, k->w.K, k->T, k->w.K,
                                      lo, hi);
-    ek_team_barrier(k->bench.team);
+    ek_team_barrier(k->bench.team, member);
     ek_team_share(&lo, &hi, k->w.N, EK_PANEL, member, n_members);
     if (lo < hi)
         k->bench.ops->matmul(k->y, k->w.N, k->act, &k->w, k->T, lo, hi, EK_MATMUL_SET);

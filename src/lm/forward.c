@@ -54,7 +54,7 @@ struct crew {
 
 static void meet(const struct crew *c)
 {
-    ek_team_barrier(c->s->lm->team);
+    ek_team_barrier(c->s->lm->team, c->member);
 }
 
 /* After work by rows: nobody waits for rows that each has prepared for itself. */

@@ -45,11 +45,10 @@ static void every_member_runs_once_a_run(void **state)
     }
 }
 
-#define N_ROUNDS 200
-
 struct relay {
     struct ek_team *team;
-    int64_t cell[8];
+    int64_t cell[32];
+    int64_t n_rounds;
     int n_wrong;
 };
 
@@ -59,16 +58,16 @@ static void relay_rounds(void *arg, int member, int n_members)
 {
     struct relay *r = arg;
     int n_wrong = 0;
-    for (int64_t round = 1; round <= N_ROUNDS; round++) {
+    for (int64_t round = 1; round <= r->n_rounds; round++) {
         r->cell[member] = round * (member + 1);
-        ek_team_barrier(r->team);
+        ek_team_barrier(r->team, member);
         int64_t sum = 0, want = 0;
         for (int i = 0; i < n_members; i++) {
             sum += r->cell[i];
             want += round * (i + 1);
         }
         n_wrong += sum != want;
-        ek_team_barrier(r->team);
+        ek_team_barrier(r->team, member);
     }
     r->cell[member] = n_wrong;
 }
@@ -76,11 +75,14 @@ static void relay_rounds(void *arg, int member, int n_members)
 static void barrier_holds_all_and_shows_all_writes(void **state)
 {
     (void)state;
-    for (int n = 1; n <= 4; n++) {
-        struct relay r = {.team = new_team(n, false)};
+    /* More than eight count in two stages; 9, 17: eights of one. */
+    static const int sizes[] = {1, 2, 3, 4, 8, 9, 17, 24};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        int n = sizes[i];
+        struct relay r = {.team = new_team(n, false), .n_rounds = n <= 4 ? 200 : 30};
         ek_team_run(r.team, relay_rounds, &r);
-        for (int i = 0; i < n; i++)
-            assert_int_equal(r.cell[i], 0);
+        for (int m = 0; m < n; m++)
+            assert_int_equal(r.cell[m], 0);
         ek_team_free(r.team);
     }
 }
