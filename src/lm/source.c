@@ -329,22 +329,26 @@ void ek_source_read(float *out, const struct ek_source *s, int64_t r0, int64_t r
     }
 }
 
-void ek_source_q4_1(void *out, const struct ek_source *s, int64_t r0, int64_t r1)
+void ek_source_q4(void *out, enum ek_dtype t, const struct ek_source *s, int64_t r0,
+                  int64_t r1)
 {
     unsigned char *block = out;
-    assert(s->kind == EK_SOURCE_INT4);
+    bool has_min = t == EK_DTYPE_Q4_1;
+    assert(s->kind == EK_SOURCE_INT4 && (has_min || !s->part[EK_SOURCE_ZERO]));
     for (int64_t r = r0; r < r1; r++) {
         const unsigned char *codes = row_of(s, r);
-        for (int64_t c = 0; c < s->cols; c += GROUP, block += 20) {
+        for (int64_t c = 0; c < s->cols; c += GROUP) {
             float scale = ek_source_scale(s, r, c);
             int zero = zero_of(s, r, c / s->col_group);
             uint16_t d = ek_f32_to_f16(scale), m = ek_f32_to_f16(-scale * (float)zero);
             memcpy(block, &d, 2);
-            memcpy(block + 2, &m, 2);
+            if (has_min)
+                memcpy(block + 2, &m, 2);
+            block += has_min ? 4 : 2;
             for (int j = 0; j < 16; j++) {
                 int low = codes[(c + j) / 2] >> 4 * (j % 2) & 15;
                 int high = codes[(c + j + 16) / 2] >> 4 * (j % 2) & 15;
-                block[4 + j] = (unsigned char)(low | high << 4);
+                *block++ = (unsigned char)(low | high << 4);
             }
         }
     }

@@ -70,10 +70,12 @@ bool ek_source_has_blocks(const struct ek_source *s);
 /* The scale of element (r,c). */
 float ek_source_scale(const struct ek_source *s, int64_t r, int64_t c);
 
-/* int4 rows [r0,r1) as q4_1 blocks, 20 bytes for 32 columns: the codes, d = scale and
- * m = -zero * scale, both rounded to f16. A bf16 scale of 2^-17 or more is exact there,
+/* int4 rows [r0,r1) as GGUF blocks. q4_1, 20 bytes for 32 columns: the codes, d = scale
+ * and m = -zero * scale, both rounded to f16; q4_0, 18 bytes: the same without m, for
+ * what has no zeros. A bf16 scale of 2^-17 or more is exact there,
  * and so is m without zeros in the file; with them m is off by 2^-11 of itself at most.
  * */
-void ek_source_q4_1(void *out, const struct ek_source *s, int64_t r0, int64_t r1);
+void ek_source_q4(void *out, enum ek_dtype t, const struct ek_source *s, int64_t r0,
+                  int64_t r1);
 
 #endif

@@ -1,23 +1,17 @@
-/* weights.c - finds every tensor by the name its container gives it, checks it and
- * packs it for the matmul kernels.
+/* weights.c - finds every tensor by the name its container gives it.
  *
- * Two passes: the first only looks (names, shapes, types, sizes), so that a wrong file
- * is refused before memory is taken; the second checks every number and packs, all
- * members of the team together. A tensor inside a block that the architecture has no
- * place for is refused, not ignored: it would have changed the result.
+ * Loading has two passes: this one only looks (names, shapes, types, sizes), so that a
+ * wrong file is refused before memory is taken; weights_pack.c has the second. A tensor
+ * inside a block that the architecture has no place for is refused, not ignored: it
+ * would have changed the result.
  */
-#include "base/file.h"
 #include "base/mem.h"
-#include "lm/model_int.h"
-#include "lm/source.h"
+#include "lm/weights_int.h"
 #include "num/quant.h"
 
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
-
-/* Pages of the file that may be in memory beside what was packed of them. */
-#define FORGET_BYTES ((int64_t)16 << 20)
 
 enum dim { DIM_NONE, DIM_C, DIM_F, DIM_V, DIM_HD, DIM_KD, DIM_D };
 enum part { ALWAYS, QKV_BIAS, QK_NORM, POST_NORMS, NO_POST_NORMS, UNTIED };
@@ -77,38 +71,13 @@ static const struct {
 };
 #define N_PREFIXES (sizeof prefixes / sizeof prefixes[0])
 
-/* One matrix or vector to be packed: exactly one of w and vec is set. */
-struct job {
-    struct ek_source src;
-    struct ek_weight *w;
-    const float **vec;
-    size_t at; /* offset in lm->packed */
-    /* Of a matrix: it is with[i], and forward deals out the panels of all n together. */
-    const struct ek_weight *with;
-    int n, i;
-};
-
-/* The first element a member found that is no number; t NULL: none. */
-struct bad {
-    const struct ek_tensor *t;
-    size_t at;
-};
-
 struct loader {
     struct ek_lm *lm;
     const struct ek_modelfile *m;
     const struct ek_lm_options *o;
-    size_t prefix;    /* index into prefixes */
-    struct job *jobs; /* owned */
-    size_t n_jobs;
+    size_t prefix;          /* index into prefixes */
     unsigned char *is_used; /* a byte a tensor of m, owned */
-    size_t bytes;           /* packed so far */
-    int64_t max_k;          /* longest row of a matrix */
-    int64_t total_bytes;    /* of the file's tensors that are used */
-    const struct job *job;  /* while packing: the tensor at hand */
-    float *scratch;         /* members * scratch_rows * max_k, owned */
-    size_t scratch_rows;    /* 128, or 256 where a matrix is no plain tensor */
-    struct bad bad[256];    /* a member's first element that is not finite */
+    struct ek_lm_packing p; /* what has been found; its jobs are owned */
 };
 
 static int64_t dim_of(const struct ek_lm_params *p, enum dim d)
@@ -155,7 +124,7 @@ static bool has_part(const struct ek_lm_params *p, enum part part)
 static enum ek_weight_format keep_format(const struct ek_source *s)
 {
     if (s->kind == EK_SOURCE_INT4)
-        return EK_WEIGHT_I4;
+        return s->part[EK_SOURCE_ZERO] ? EK_WEIGHT_I4 : EK_WEIGHT_I4S;
     if (s->kind == EK_SOURCE_FP8 && !ek_source_has_blocks(s))
         return EK_WEIGHT_BF16; /* a scale a row has no place in packed E4M3 */
     return ek_weight_keep(s->part[EK_SOURCE_CODES]->dtype);
@@ -212,9 +181,9 @@ static void name_of(char out[128], const struct loader *z, const struct place *a
 static bool add_bytes(struct loader *z, size_t bytes)
 {
     size_t end;
-    if (!ek_add_size(&end, z->bytes, bytes) || !ek_add_size(&end, end, 63))
+    if (!ek_add_size(&end, z->p.bytes, bytes) || !ek_add_size(&end, end, 63))
         return false;
-    z->bytes = end & ~(size_t)63;
+    z->p.bytes = end & ~(size_t)63;
     return true;
 }
 
@@ -253,20 +222,20 @@ static int check_source(const struct loader *z, const struct ek_source *s, int64
 }
 
 /* A job that packs a source into w. False when sizes overflow. */
-static bool add_copy(struct loader *z, const struct job *like, struct ek_weight *w,
-                     enum ek_weight_format format)
+static bool add_copy(struct loader *z, const struct ek_lm_job *like,
+                     struct ek_weight *w, enum ek_weight_format format)
 {
     const struct ek_source *src = &like->src;
     size_t bytes = ek_weight_bytes(format, src->rows, src->cols);
     *w = (struct ek_weight){format, src->rows, src->cols, NULL};
-    struct job *j = &z->jobs[z->n_jobs++];
+    struct ek_lm_job *j = &z->p.jobs[z->p.n_jobs++];
     *j = *like;
     j->w = w;
-    j->at = z->bytes;
-    z->max_k = src->cols > z->max_k ? src->cols : z->max_k;
-    z->total_bytes += (int64_t)ek_source_bytes(src);
+    j->at = z->p.bytes;
+    z->p.max_k = src->cols > z->p.max_k ? src->cols : z->p.max_k;
+    z->p.total_bytes += (int64_t)ek_source_bytes(src);
     if (src->kind != EK_SOURCE_PLAIN)
-        z->scratch_rows = 256;
+        z->p.scratch_rows = 256;
     return bytes > 0 && add_bytes(z, bytes);
 }
 
@@ -277,7 +246,7 @@ static bool add_matrix(struct loader *z, const struct ek_source *src,
 {
     enum ek_weight_format format = format_of(z->o->weights, src);
     enum ek_weight_format other = format_of(z->o->prefill_weights, src);
-    struct job like = {.src = *src, .with = w, .n = 1};
+    struct ek_lm_job like = {.src = *src, .with = w, .n = 1};
     if (block && w <= &block->w[EK_LM_DECODE][EK_LM_V]) {
         like.with = &block->w[EK_LM_DECODE][EK_LM_Q];
         like.n = 3;
@@ -287,10 +256,10 @@ static bool add_matrix(struct loader *z, const struct ek_source *src,
         return false;
     if (!block || !z->o->has_prefill_weights || other == format)
         return true;
-    size_t before = z->bytes;
+    size_t before = z->p.bytes;
     if (!add_copy(z, &like, w + EK_LM_MATRICES, other))
         return false;
-    z->lm->prefill_bytes += z->bytes - before;
+    z->lm->prefill_bytes += z->p.bytes - before;
     return true;
 }
 
@@ -320,9 +289,9 @@ static int add_job(struct loader *z, const struct place *at, void *object,
         fits = add_matrix(z, &src, (void *)((char *)object + at->offset),
                           layer >= 0 ? object : NULL);
     } else {
-        z->jobs[z->n_jobs++] = (struct job){
-            .src = src, .vec = (void *)((char *)object + at->offset), .at = z->bytes};
-        z->total_bytes += (int64_t)ek_source_bytes(&src);
+        z->p.jobs[z->p.n_jobs++] = (struct ek_lm_job){
+            .src = src, .vec = (void *)((char *)object + at->offset), .at = z->p.bytes};
+        z->p.total_bytes += (int64_t)ek_source_bytes(&src);
         fits = add_bytes(z, (size_t)rows * sizeof(float));
     }
     if (!fits)
@@ -385,145 +354,6 @@ static int find_all(struct loader *z, struct ek_err *err)
     return rc;
 }
 
-/* Scales of the blocks of rows [r0, r0+128) of an fp8 matrix. */
-static void pack_scales(const struct job *j, int64_t r0)
-{
-    int64_t n = (j->w->K + 127) / 128;
-    float *scales = ek_weight_block_scales(j->w) + r0 / 128 * n;
-    for (int64_t b = 0; b < n; b++)
-        scales[b] = ek_source_scale(&j->src, r0, 128 * b);
-}
-
-/* Rows [r0,r1), at most 128, into the matrix at hand; scratch: scratch_rows * K. */
-static void pack_source(const struct job *j, int64_t r0, int64_t r1, float *scratch)
-{
-    const struct ek_source *s = &j->src;
-    const struct ek_tensor *t = s->part[EK_SOURCE_CODES];
-    size_t K = (size_t)j->w->K, row_bytes = t->bytes / (size_t)s->rows;
-    const unsigned char *rows = (const unsigned char *)t->data + (size_t)r0 * row_bytes;
-    if (s->kind == EK_SOURCE_PLAIN) {
-        ek_weight_pack(j->w, r0, r1, t->dtype, rows, row_bytes, scratch);
-    } else if (ek_source_has_blocks(s) && j->w->format == EK_WEIGHT_E4M3) {
-        ek_weight_pack(j->w, r0, r1, EK_DTYPE_E4M3, rows, row_bytes, NULL);
-        pack_scales(j, r0);
-    } else if (s->kind == EK_SOURCE_INT4 && j->w->format == EK_WEIGHT_I4) {
-        ek_source_q4_1(scratch, s, r0, r1);
-        ek_weight_pack(j->w, r0, r1, EK_DTYPE_Q4_1, scratch, K / 32 * 20, NULL);
-    } else {
-        ek_source_read(scratch, s, r0, r1);
-        ek_weight_pack(j->w, r0, r1, EK_DTYPE_F32, scratch, K * sizeof *scratch,
-                       scratch + 128 * K);
-    }
-}
-
-/* Rows [r0,r1) of the matrix at hand: checked, then packed. */
-static bool pack_rows(struct loader *z, int member, int64_t r0, int64_t r1)
-{
-    const struct job *j = z->job;
-    struct bad *bad = &z->bad[member];
-    if (!ek_source_check(&j->src, r0, r1, &bad->t, &bad->at))
-        return false;
-    pack_source(j, r0, r1,
-                z->scratch + (size_t)member * z->scratch_rows * (size_t)z->max_k);
-    return true;
-}
-
-/* E4M3's blocks are packed whole: a border inside one moves to its end. */
-static int64_t end_of_block(int64_t row, int64_t N)
-{
-    int64_t end = (row + 127) / 128 * 128;
-    return end < N ? end : N;
-}
-
-static void pack_member(void *arg, int member, int n_members)
-{
-    struct loader *z = arg;
-    const struct job *j = z->job;
-    int64_t lo, hi, N = j->w->N;
-    ek_lm_columns(&lo, &hi, j->with, j->n, j->i, member, n_members);
-    if (j->w->format == EK_WEIGHT_E4M3) {
-        lo = end_of_block(lo, N);
-        hi = end_of_block(hi, N);
-    }
-    /* 128 rows at a time: few enough to stay in cache between check and packing. */
-    z->bad[member].t = NULL;
-    for (int64_t r = lo; r < hi; r += 128) {
-        if (!pack_rows(z, member, r, r + 128 < hi ? r + 128 : hi))
-            return;
-    }
-}
-
-/* What a member found that no member of lower rows did; t NULL: nothing. */
-static struct bad first_bad(const struct loader *z)
-{
-    for (int i = 0; i < ek_team_size(z->lm->team); i++) {
-        if (z->bad[i].t)
-            return z->bad[i];
-    }
-    return (struct bad){NULL, 0};
-}
-
-static struct bad pack_vector(struct loader *z)
-{
-    const struct job *j = z->job;
-    float *out = (void *)((unsigned char *)z->lm->packed + j->at);
-    struct bad bad = {NULL, 0};
-    if (ek_source_check(&j->src, 0, j->src.rows, &bad.t, &bad.at)) {
-        ek_source_read(out, &j->src, 0, j->src.rows);
-        *j->vec = out;
-    }
-    return bad;
-}
-
-/* A prefill copy that was not packed is the decode copy. */
-static void share_copies(struct ek_lm *lm)
-{
-    for (int32_t l = 0; l < lm->p.n_layers; l++) {
-        struct ek_lm_layer *y = &lm->layers[l];
-        for (int i = 0; i < EK_LM_MATRICES; i++) {
-            if (!y->w[EK_LM_PREFILL][i].data)
-                y->w[EK_LM_PREFILL][i] = y->w[EK_LM_DECODE][i];
-        }
-    }
-}
-
-static int pack_all(struct loader *z, struct ek_err *err)
-{
-    struct ek_lm *lm = z->lm;
-    int64_t done = 0, kept = 0;
-    for (size_t i = 0; i < z->n_jobs; i++) {
-        struct job *j = &z->jobs[i];
-        struct bad bad;
-        z->job = j;
-        if (j->vec) {
-            bad = pack_vector(z);
-        } else {
-            j->w->data = (unsigned char *)lm->packed + j->at;
-            ek_team_run(lm->team, pack_member, z);
-            bad = first_bad(z);
-        }
-        if (bad.t)
-            return ek_err_set(err, EK_EFORMAT,
-                              "%s: tensor '%s': element %zu or the scale of its block "
-                              "is not finite%s",
-                              z->m->path, bad.t->name, bad.at,
-                              bad.t == j->src.part[EK_SOURCE_SCALE] ? ", or too large"
-                                                                    : "");
-        done += (int64_t)ek_source_bytes(&j->src);
-        if (done - kept > FORGET_BYTES) { /* or the file would stay in memory too */
-            ek_modelfile_forget(z->m);
-            kept = done;
-        }
-        if (z->o->on_progress)
-            z->o->on_progress(z->o->progress_arg, done, z->total_bytes);
-    }
-    if (lm->p.is_tied)
-        lm->head = lm->embed;
-    share_copies(lm);
-    ek_modelfile_forget(z->m);
-    return 0;
-}
-
 /* Llama 3's scaling in a GGUF file: a divisor for each frequency. */
 static int read_rope_factors(struct ek_lm *lm, const struct ek_modelfile *m,
                              struct ek_err *err)
@@ -553,47 +383,30 @@ static int read_rope_factors(struct ek_lm *lm, const struct ek_modelfile *m,
     return 0;
 }
 
-static int take_memory(struct loader *z, struct ek_err *err)
-{
-    struct ek_lm *lm = z->lm;
-    size_t n;
-    char text[32];
-    lm->packed_bytes = z->bytes;
-    lm->packed = ek_alloc_huge(z->bytes);
-    if (ek_mul_size(&n, (size_t)z->max_k,
-                    z->scratch_rows * (size_t)ek_team_size(lm->team)))
-        z->scratch = ek_alloc_array(n, sizeof(float));
-    if (!lm->packed || !z->scratch)
-        return ek_err_set(err, EK_ENOMEM, "%s: no memory for %s of weights", z->m->path,
-                          ek_format_bytes(text, z->bytes));
-    return 0;
-}
-
 int ek_lm_weights_load(struct ek_lm *lm, const struct ek_modelfile *m,
                        const struct ek_lm_options *o, struct ek_err *err)
 {
-    struct loader z = {.lm = lm, .m = m, .o = o, .scratch_rows = 128};
+    struct loader z = {
+        .lm = lm, .m = m, .o = o, .p = {.lm = lm, .m = m, .o = o, .scratch_rows = 128}};
     size_t n = (size_t)lm->p.n_layers;
     int rc;
     assert(ek_team_size(lm->team) <= 256);
     ek_rope_init(&lm->rope, &lm->p.rope);
     ek_rope_init(&lm->rope_local, &lm->p.rope_local);
     lm->layers = ek_calloc(n, sizeof *lm->layers);
-    z.jobs =
-        ek_calloc(EK_LM_COPIES * (n * N_LAYER_PLACES + N_MODEL_PLACES), sizeof *z.jobs);
+    z.p.jobs = ek_calloc(EK_LM_COPIES * (n * N_LAYER_PLACES + N_MODEL_PLACES),
+                         sizeof *z.p.jobs);
     z.is_used = ek_calloc(m->tensors->n, 1);
-    if (!lm->layers || !z.jobs || !z.is_used) {
+    if (!lm->layers || !z.p.jobs || !z.is_used) {
         rc = ek_err_set(err, EK_ENOMEM, "%s: no memory for the list of weights",
                         m->path);
         goto out;
     }
-    if ((rc = find_all(&z, err)) != 0 || (rc = read_rope_factors(lm, m, err)) != 0 ||
-        (rc = take_memory(&z, err)) != 0)
+    if ((rc = find_all(&z, err)) != 0 || (rc = read_rope_factors(lm, m, err)) != 0)
         goto out;
-    rc = pack_all(&z, err);
+    rc = ek_lm_pack_all(&z.p, err);
 out:
-    ek_free(z.scratch);
     ek_free(z.is_used);
-    ek_free(z.jobs);
+    ek_free(z.p.jobs);
     return rc;
 }

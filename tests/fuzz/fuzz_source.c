@@ -33,7 +33,7 @@ static void read_all(const struct ek_source *s)
     for (size_t i = 0; i < n && is_fine && s->kind == EK_SOURCE_INT4; i++)
         must(isfinite(x[i]));
     if (s->kind == EK_SOURCE_INT4) /* 20 bytes a block of 32 fit 128 */
-        ek_source_q4_1(x, s, 0, s->rows);
+        ek_source_q4(x, EK_DTYPE_Q4_1, s, 0, s->rows);
     free(x);
 }
 
