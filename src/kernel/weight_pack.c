@@ -54,27 +54,28 @@ static void put_f32(const struct row *a, int64_t g)
 static void put_bf16(const struct row *a, int64_t g)
 {
     uint16_t *out = (uint16_t *)(void *)a->panel + g * EK_GROUP * EK_PANEL;
+    uint16_t x[EK_GROUP] = {0};
     float v[EK_GROUP];
     if (a->f32)
         group_f32(v, a, g);
-    for (int k = 0; k < EK_GROUP; k++) {
-        int64_t c = g * EK_GROUP + k;
-        uint16_t x = 0;
-        if (a->f32)
-            x = ek_f32_to_bf16(v[k]);
-        else if (c < a->K)
-            x = load_u16(a->src + 2 * c);
-        out[ek_at_bf16(a->r, k)] = x;
-    }
+    for (int k = 0; a->f32 && k < EK_GROUP; k++)
+        x[k] = ek_f32_to_bf16(v[k]);
+    int64_t n = a->K - g * EK_GROUP;
+    if (!a->f32)
+        memcpy(x, a->src + g * EK_GROUP * 2, 2 * (size_t)(n < EK_GROUP ? n : EK_GROUP));
+    for (int k = 0; k < EK_GROUP; k += 2)
+        memcpy(out + ek_at_bf16(a->r, k), x + k, 4);
 }
 
 static void i8_store(const struct row *a, int64_t g, const int8_t q[EK_GROUP],
                      uint16_t d)
 {
-    unsigned char *codes = ek_i8_codes(a->panel, g);
+    unsigned char *codes = ek_i8_codes(a->panel, g), u[EK_GROUP];
     ((uint16_t *)(void *)ek_i8_scales(a->panel, g))[a->r] = d;
     for (int k = 0; k < EK_GROUP; k++)
-        codes[ek_at_i8(a->r, k)] = (unsigned char)(q[k] + 128);
+        u[k] = (unsigned char)(q[k] + 128);
+    for (int k = 0; k < EK_GROUP; k += 4)
+        memcpy(codes + ek_at_i8(a->r, k), u + k, 4);
 }
 
 static void put_i8(const struct row *a, int64_t g)
@@ -103,15 +104,35 @@ static void put_i8(const struct row *a, int64_t g)
     i8_store(a, g, q, d);
 }
 
-static void i4_store(const struct row *a, int64_t g, const uint8_t q[EK_GROUP],
-                     uint16_t d, uint16_t m)
+/* The bytes q[k] | q[k + 16] << 4 of a row, as q4_0 and q4_1 hold them, to their quads. */
+static void i4_place(unsigned char *codes, int r, const unsigned char bytes[16])
+{
+    for (int k = 0; k < 16; k += 4)
+        memcpy(codes + ek_at_i4(r, k), bytes + k, 4);
+}
+
+static void i4_join(unsigned char bytes[16], const uint8_t q[EK_GROUP])
+{
+    for (int k = 0; k < 16; k++)
+        bytes[k] = (unsigned char)(q[k] | q[k + 16] << 4);
+}
+
+static void i4_store_bytes(const struct row *a, int64_t g, const unsigned char *bytes,
+                           uint16_t d, uint16_t m)
 {
     unsigned char *cell = a->panel + g * EK_I4_CELL;
     uint16_t *dm = (uint16_t *)(void *)cell;
     dm[a->r] = d;
     dm[EK_PANEL + a->r] = m;
-    for (int k = 0; k < 16; k++)
-        cell[64 + ek_at_i4(a->r, k)] = (unsigned char)(q[k] | q[k + 16] << 4);
+    i4_place(cell + 64, a->r, bytes);
+}
+
+static void i4_store(const struct row *a, int64_t g, const uint8_t q[EK_GROUP],
+                     uint16_t d, uint16_t m)
+{
+    unsigned char bytes[16];
+    i4_join(bytes, q);
+    i4_store_bytes(a, g, bytes, d, m);
 }
 
 /* d and m of group g of a q4_k row, and its codes. */
@@ -157,26 +178,19 @@ static void i4_from_f32(const struct row *a, int64_t g)
 
 static void put_i4(const struct row *a, int64_t g)
 {
-    uint8_t q[EK_GROUP];
     if (a->t == EK_DTYPE_Q4_K) {
         i4_from_q4_k(a, g);
-        return;
-    }
-    if (a->t != EK_DTYPE_Q4_0 && a->t != EK_DTYPE_Q4_1) {
+    } else if (a->t == EK_DTYPE_Q4_1) {
+        const unsigned char *block = a->src + g * 20;
+        i4_store_bytes(a, g, block + 4, load_u16(block), load_u16(block + 2));
+    } else if (a->t == EK_DTYPE_Q4_0) {
+        /* symmetric: d (q - 8) = d q + m with m = -8 d, exact but for overflow */
+        const unsigned char *block = a->src + g * 18;
+        uint16_t d = load_u16(block);
+        i4_store_bytes(a, g, block + 2, d, scale_f16(-8.0f * ek_f16_to_f32(d)));
+    } else {
         i4_from_f32(a, g);
-        return;
     }
-    bool has_min = a->t == EK_DTYPE_Q4_1;
-    const unsigned char *block = a->src + g * (has_min ? 20 : 18);
-    const unsigned char *qs = block + (has_min ? 4 : 2);
-    for (int k = 0; k < 16; k++) {
-        q[k] = qs[k] & 15;
-        q[k + 16] = qs[k] >> 4;
-    }
-    uint16_t d = load_u16(block);
-    /* q4_0 is symmetric: d (q - 8) = d q + m with m = -8 d, exact but for overflow. */
-    uint16_t m = has_min ? load_u16(block + 2) : scale_f16(-8.0f * ek_f16_to_f32(d));
-    i4_store(a, g, q, d, m);
 }
 
 /* The largest magnitude becomes code 0 or 16 cut to 15, as in q4_0: a step finer than
@@ -198,22 +212,20 @@ static uint16_t i4s_from_f32(uint8_t q[EK_GROUP], const struct row *a, int64_t g
 
 static void put_i4s(const struct row *a, int64_t g)
 {
-    uint8_t q[EK_GROUP];
+    unsigned char bytes[16];
+    const unsigned char *codes = bytes;
     uint16_t d;
     if (a->t == EK_DTYPE_Q4_0) {
         const unsigned char *block = a->src + g * 18;
         d = load_u16(block);
-        for (int k = 0; k < 16; k++) {
-            q[k] = block[2 + k] & 15;
-            q[k + 16] = block[2 + k] >> 4;
-        }
+        codes = block + 2;
     } else {
+        uint8_t q[EK_GROUP];
         d = i4s_from_f32(q, a, g);
+        i4_join(bytes, q);
     }
-    unsigned char *codes = ek_i4s_codes(a->panel, g);
     ((uint16_t *)(void *)ek_i4s_scales(a->panel, g))[a->r] = d;
-    for (int k = 0; k < 16; k++)
-        codes[ek_at_i4(a->r, k)] = (unsigned char)(q[k] | q[k + 16] << 4);
+    i4_place(ek_i4s_codes(a->panel, g), a->r, codes);
 }
 
 /* Whether codes of type t go into format f without passing f32. */
@@ -267,11 +279,17 @@ static void pack_panel(struct ek_weight *w, int64_t n0, int n_rows, enum ek_dtyp
     }
 }
 
-static void store_e4m3(struct ek_weight *w, int64_t n, int64_t k, uint8_t code)
+/* Codes [k0,k1) of row n, k0 a multiple of 32. */
+static void store_e4m3(struct ek_weight *w, int64_t n, int64_t k0, int64_t k1,
+                       const uint8_t *codes)
 {
-    unsigned char *group =
-        ek_weight_panel(w, n / EK_PANEL) + k / EK_GROUP * EK_GROUP * EK_PANEL;
-    group[ek_at_e4m3((int)(n % EK_PANEL), (int)(k % EK_GROUP))] = code;
+    unsigned char *panel = ek_weight_panel(w, n / EK_PANEL);
+    int r = (int)(n % EK_PANEL);
+    for (int64_t k = k0; k < k1; k += 2) {
+        unsigned char *group = panel + k / EK_GROUP * EK_GROUP * EK_PANEL;
+        memcpy(group + ek_at_e4m3(r, (int)(k % EK_GROUP)), codes + (k - k0),
+               k1 - k < 2 ? 1 : 2);
+    }
 }
 
 /* Block (n0, k0) of at most 128x128 from x (n_rows,K): one scale, then the codes. */
@@ -289,9 +307,12 @@ static void round_e4m3_block(struct ek_weight *w, int64_t n0, int64_t n_rows,
     int64_t at =
         n0 / EK_E4M3_BLOCK * ek_ceil_div(K, EK_E4M3_BLOCK) + k0 / EK_E4M3_BLOCK;
     ek_weight_block_scales(w)[at] = scale;
-    for (int64_t r = 0; r < n_rows; r++)
+    for (int64_t r = 0; r < n_rows; r++) {
+        uint8_t codes[EK_E4M3_BLOCK];
         for (int64_t k = k0; k < k1; k++)
-            store_e4m3(w, n0 + r, k, ek_f32_to_e4m3(x[r * K + k] / scale));
+            codes[k - k0] = ek_f32_to_e4m3(x[r * K + k] / scale);
+        store_e4m3(w, n0 + r, k0, k1, codes);
+    }
 }
 
 /* Rows [n0, n0+n_rows), at most 128 and beginning a block. */
@@ -307,8 +328,7 @@ static void pack_e4m3(struct ek_weight *w, int64_t n0, int64_t n_rows, enum ek_d
         for (int64_t b = 0; b < n_blocks; b++)
             scales[b] = 1.0f;
         for (int64_t r = 0; r < n_rows; r++)
-            for (int64_t k = 0; k < K; k++)
-                store_e4m3(w, n0 + r, k, rows[(size_t)r * row_bytes + (size_t)k]);
+            store_e4m3(w, n0 + r, 0, K, rows + (size_t)r * row_bytes);
         return;
     }
     assert(scratch);
