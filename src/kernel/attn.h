@@ -40,6 +40,7 @@ struct ek_attn_seq {
     int64_t row0;     /* row of the first query in q and out */
     int64_t item0;    /* set by ek_attn_cut: its first item */
     int64_t part0;    /* set by ek_attn_cut: its first row of parts, -1: not split */
+    int32_t n_heads;  /* set by ek_attn_cut: kv heads of an item, 1 or all */
 };
 
 struct ek_attn_dims {
@@ -57,12 +58,14 @@ struct ek_attn_dims {
 #define EK_ATTN_BLOCK 64  /* positions of one softmax step */
 #define EK_ATTN_SPAN  256 /* positions whose sums begin anew */
 
-/* Cuts the batch into items, and returns how many: a tile of up to EK_ATTN_TILE queries
- * of one sequence, one kv head and all spans. When those are fewer than `want` and a
- * sequence of one tile (decode) fits into what is left of n_part_rows, its items are of
- * one span each instead; their sums go to the parts and ek_attn_merge_fn joins them.
- * Splitting costs a second pass over the sums, so `want` is a few items a thread.
- *   seqs (n_seqs) in out   item0 and part0 are set */
+/* Cuts the batch into items, and returns how many. In prefill an item is a tile of up
+ * to EK_ATTN_TILE queries of one sequence and one kv head. In decode it is a sequence
+ * with all kv heads, whose pages are then read from end to end. Where that makes fewer
+ * than `want` items, sequences of one tile whose sums fit into what is left of
+ * n_part_rows are cut into items of one span each: their sums go to the parts, and
+ * ek_attn_merge_fn joins them. And where it still makes fewer, into kv heads.
+ * Both cost a little, so `want` is a few items a thread.
+ *   seqs (n_seqs) in out   item0, part0 and n_heads are set */
 int64_t ek_attn_cut(struct ek_attn_seq *seqs, int64_t n_seqs,
                     const struct ek_attn_dims *d, int64_t want, int64_t n_part_rows);
 

@@ -26,7 +26,7 @@ enum ek_lm_matrix {
 enum ek_lm_copy { EK_LM_DECODE, EK_LM_PREFILL, EK_LM_COPIES };
 
 /* A member's items of attention in a layer: with fewer, sequences are split. */
-#define EK_LM_ITEMS 8
+#define EK_LM_ITEMS 4
 /* Rows of split sums: a sequence takes heads * depth / EK_ATTN_SPAN. Those that do not
  * fit stay whole. */
 #define EK_LM_PART_ROWS        4096

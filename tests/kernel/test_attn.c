@@ -47,8 +47,8 @@ static void setup(struct fixture *f, const struct ek_attn_dims *d, int64_t n_seq
     int64_t tokens = 0, KD = d->K * d->D, P = d->page_tokens;
     for (int64_t i = 0; i < n_seqs; i++) {
         f->token0[i] = tokens;
-        f->seqs[i] =
-            (struct ek_attn_seq){f->pages[i], lengths[i] - n[i], n[i], f->rows, 0, 0};
+        f->seqs[i] = (struct ek_attn_seq){
+            f->pages[i], lengths[i] - n[i], n[i], f->rows, 0, 0, 0};
         f->rows += n[i];
         tokens += lengths[i];
         f->n_pages += (lengths[i] + P - 1) / P;
@@ -281,8 +281,8 @@ static void check_chunks(const struct ek_ops *ops)
         for (int step = 1; step < n; step += 9) {
             memset(f.out, 0, (size_t)(n * f.ldo) * sizeof *f.out);
             for (int t = 0; t < n; t += step) {
-                struct ek_attn_seq part = {f.pages[0], t, n - t < step ? n - t : step,
-                                           t,          0, 0};
+                struct ek_attn_seq part = {
+                    f.pages[0], t, n - t < step ? n - t : step, t, 0, 0, 0};
                 struct ek_attn_args a = args_of(&f, &part, 1);
                 for (int64_t it = ek_attn_cut(&part, 1, &d, 0, 0); it-- > 0;)
                     ops->attn(&a, it, it + 1, 1, f.scratch);
@@ -314,7 +314,7 @@ static void check_depth(const struct ek_ops *ops)
         for (size_t s = 0; s < COUNT(steps); s++)
             for (int t = 120; t < n; t += steps[s]) {
                 int left = n - t < steps[s] ? n - t : steps[s];
-                struct ek_attn_seq part = {f.pages[0], t, left, t, 0, 0};
+                struct ek_attn_seq part = {f.pages[0], t, left, t, 0, 0, 0};
                 memset(f.out + t * f.ldo, 0, (size_t)(left * f.ldo) * sizeof *f.out);
                 run_seqs(&f, ops, &part, 1);
                 for (int r = t; r < t + left; r++)
@@ -342,6 +342,17 @@ static void chunks_and_decode_give_the_bits_of_whole_prefill(void **state)
 static const int deep_lengths[] = {700, 530, 64, 256, 257, 300};
 static const int deep_queries[] = {1, 20, 3, 1, 1, 14};
 
+static void run_cut(struct fixture *f, const struct ek_ops *ops, int64_t want)
+{
+    int64_t n_items = ek_attn_cut(f->seqs, f->n_seqs, &f->d, want, PART_ROWS);
+    struct ek_attn_args a = args_of(f, f->seqs, f->n_seqs);
+    assert_true(n_items >= want || want > 100);
+    for (int64_t it = n_items; it-- > 0;)
+        ops->attn(&a, it, it + 1, 1, f->scratch);
+    for (int64_t t = 0; t < f->rows; t++)
+        ops->attn_merge(&a, t, t + 1, f->scratch);
+}
+
 /* Split into spans, items in any order, then merged; and every chunk again by decode. */
 static void check_spans(const struct ek_ops *ops)
 {
@@ -356,6 +367,9 @@ static void check_spans(const struct ek_ops *ops)
         float *whole = new_floats(f.rows * f.ldo);
         memcpy(whole, f.out, (size_t)(f.rows * f.ldo) * sizeof *whole);
         memset(f.out, 0, (size_t)(f.rows * f.ldo) * sizeof *whole);
+        run_cut(&f, ops, 20); /* all kv heads of a decode sequence together */
+        assert_memory_equal(whole, f.out, (size_t)(f.rows * f.ldo) * sizeof *whole);
+        memset(f.out, 0, (size_t)(f.rows * f.ldo) * sizeof *whole);
         int64_t n_items = ek_attn_cut(f.seqs, f.n_seqs, &d, 1000, PART_ROWS);
         assert_int_equal(f.seqs[0].part0, 0);
         assert_int_equal(f.seqs[1].part0, -1); /* two tiles */
@@ -363,16 +377,12 @@ static void check_spans(const struct ek_ops *ops)
         assert_int_equal(f.seqs[4].part0, 3 * 6);
         assert_int_equal(f.seqs[5].part0, (3 + 2) * 6);
         assert_int_equal(n_items, (3 + 2 + 1 + 1 + 2 + 2) * 3);
-        struct ek_attn_args a = args_of(&f, f.seqs, f.n_seqs);
-        for (int64_t it = n_items; it-- > 0;)
-            ops->attn(&a, it, it + 1, 1, f.scratch);
-        for (int64_t t = 0; t < f.rows; t++)
-            ops->attn_merge(&a, t, t + 1, f.scratch);
+        run_cut(&f, ops, 1000);
         assert_memory_equal(whole, f.out, (size_t)(f.rows * f.ldo) * sizeof *whole);
         for (int64_t s = 0; s < f.n_seqs; s++)
             for (int t = 0; t < f.seqs[s].n_tokens; t++) {
                 struct ek_attn_seq one = {
-                    f.pages[s], f.seqs[s].pos0 + t, 1, f.seqs[s].row0 + t, 0, 0};
+                    f.pages[s], f.seqs[s].pos0 + t, 1, f.seqs[s].row0 + t, 0, 0, 0};
                 memset(f.out + one.row0 * f.ldo, 0, (size_t)f.ldo * sizeof *whole);
                 run_seqs(&f, ops, &one, 1);
             }
@@ -396,13 +406,14 @@ static void sequences_are_split_while_parts_last(void **state)
     struct ek_attn_seq seqs[3] = {{.pos0 = 599, .n_tokens = 1},
                                   {.pos0 = 2000, .n_tokens = 1},
                                   {.pos0 = 300, .n_tokens = 1}};
-    assert_int_equal(ek_attn_cut(seqs, 3, &d, 7, 20), (3 + 1 + 2) * 2);
-    assert_int_equal(seqs[0].part0, 0);
-    assert_int_equal(seqs[1].part0, -1);
-    assert_int_equal(seqs[2].part0, 12);
-    assert_int_equal(ek_attn_cut(seqs, 3, &d, 6, 20), 3 * 2);
-    for (int i = 0; i < 3; i++)
-        assert_int_equal(seqs[i].part0, -1);
+    static const int want[] = {0, 3, 4, 6, 7, 100}, items[] = {3, 3, 6, 6, 12, 12};
+    for (size_t i = 0; i < COUNT(want); i++) {
+        assert_int_equal(ek_attn_cut(seqs, 3, &d, want[i], 20), items[i]);
+        assert_int_equal(seqs[0].part0, want[i] > 3 ? 0 : -1);
+        assert_int_equal(seqs[1].part0, -1);
+        assert_int_equal(seqs[2].part0, want[i] > 3 ? 12 : -1);
+        assert_int_equal(seqs[0].n_heads, want[i] > 6 ? 1 : 2);
+    }
 }
 
 static void check_batch(const struct ek_ops *ops)

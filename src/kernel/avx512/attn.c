@@ -96,8 +96,7 @@ EK_INLINE void score_as(const struct ek_attn_block *b, const struct ek_attn_rows
             for (int r = 0; r < R; r++)
                 s[r][i] = _mm512_setzero_ps();
     }
-    for (int r = 0; r < R; r++)
-        softmax(b, g, g->r + r, s[r], t);
+    softmax(b, g, s, t, R);
 }
 
 /* a[r][i] += p v of a token (f32) or of a pair, whose lanes `part` keeps. */

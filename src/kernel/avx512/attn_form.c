@@ -5,8 +5,8 @@
  *   f32         x = [unit][4][16 groups of 4 tokens][4 quarters][4 tokens] f32
  *   bf16, e4m3  the same, e4m3 [unit][8]..., of {bf16 even column, bf16 odd column}
  * The products of a quarter are summed in the lane, and the four quarters at the end,
- * by as few steps for 16 tokens as for one. A token's products stay in its own lanes: what
- * lies in an unwritten slot reaches no other.
+ * by as few steps for 16 tokens as for one. A token's products stay in its own lanes:
+ * what lies in an unwritten slot reaches no other.
  *
  * Values lie with the columns in lanes, in the order in which unpacking leaves them
  * (attn.c puts the sums right at the end), two tokens beside each other:

@@ -4,32 +4,49 @@
 #include "kernel/avx512/attn_simd.h"
 #include "kernel/avx512/avx512.h"
 
+/* sum[r][0,2) = q . k of eight tokens, two groups of four at a time: the sums of one
+ * group alone would wait for each other. */
+EK_INLINE void two_groups(__m512 sum[][2], const float *q, const unsigned char *k,
+                          const unsigned char *next, int64_t D, const struct table *e,
+                          const enum ek_dtype t, const int R)
+{
+    const int64_t bytes = D * size_of(t), n = vectors_of(t);
+    const int64_t Dp = (D + EK_ATTN_COLS - 1) / EK_ATTN_COLS * EK_ATTN_COLS;
+    __m512 a[EK_ATTN_GROUP], b[EK_ATTN_GROUP];
+    for (int r = 0; r < R; r++)
+        a[r] = b[r] = _mm512_setzero_ps();
+    for (int64_t unit = 0; unit < units_of(D, t); unit++) {
+        uint64_t seen = bytes_of_unit(unit, D, t);
+        __m512i x[8], y[8];
+        prefetch_rows(next + unit * 512, 64, 8);
+        form_keys(x, k + 64 * unit, bytes, seen, t, e);
+        form_keys(y, k + 64 * unit + 4 * bytes, bytes, seen, t, e);
+        for (int c = 0; c < n; c++)
+            for (int r = 0; r < R; r++) {
+                const float *at = q + r * EK_ATTN_Q * Dp + (unit * n + c) * 16;
+                a[r] = add_key(a[r], at, 2 * Dp, _mm512_castsi512_ps(x[c]), t);
+                b[r] = add_key(b[r], at, 2 * Dp, _mm512_castsi512_ps(y[c]), t);
+            }
+    }
+    for (int r = 0; r < R; r++) {
+        sum[r][0] = a[r];
+        sum[r][1] = b[r];
+    }
+}
+
 /* Scores of a strip of 16 tokens. */
 EK_INLINE void score_strip(__m512 s[][EK_ATTN_STRIPS], const struct ek_attn_block *b,
                            int64_t r0, int strip, const struct table *e,
                            const enum ek_dtype t, const int R)
 {
-    const int64_t bytes = b->D * size_of(t), n = vectors_of(t), row = EK_ATTN_Q * b->Dp;
+    const int64_t half = 8 * b->D * size_of(t);
     const unsigned char *k = b->k[strip], *next = b->next_k[strip];
-    __m512 sum[EK_ATTN_GROUP][4];
+    const float *q = b->q + r0 * EK_ATTN_Q * b->Dp;
+    __m512 low[EK_ATTN_GROUP][2], high[EK_ATTN_GROUP][2];
+    two_groups(low, q, k, next, b->D, e, t, R);
+    two_groups(high, q, k + half, next + half, b->D, e, t, R);
     for (int r = 0; r < R; r++)
-        for (int i = 0; i < 4; i++)
-            sum[r][i] = _mm512_setzero_ps();
-    for (int64_t unit = 0; unit < units_of(b->D, t); unit++) {
-        const float *q = b->q + r0 * row + unit * n * 16;
-        uint64_t seen = bytes_of_unit(unit, b->D, t);
-        for (int i = 0; i < 4; i++) {
-            __m512i x[8];
-            prefetch_rows(next + 4 * i * bytes + 64 * unit, bytes, 4);
-            form_keys(x, k + 4 * i * bytes + 64 * unit, bytes, seen, t, e);
-            for (int c = 0; c < n; c++)
-                for (int r = 0; r < R; r++)
-                    sum[r][i] = add_key(sum[r][i], q + r * row + 16 * c, 2 * b->Dp,
-                                        _mm512_castsi512_ps(x[c]), t);
-        }
-    }
-    for (int r = 0; r < R; r++)
-        s[r][strip] = sum_columns(sum[r][0], sum[r][1], sum[r][2], sum[r][3]);
+        s[r][strip] = sum_columns(low[r][0], low[r][1], high[r][0], high[r][1]);
 }
 
 EK_INLINE void score_as(const struct ek_attn_block *b, const struct ek_attn_rows *g,
@@ -44,8 +61,7 @@ EK_INLINE void score_as(const struct ek_attn_block *b, const struct ek_attn_rows
             for (int r = 0; r < R; r++)
                 s[r][i] = _mm512_setzero_ps();
     }
-    for (int r = 0; r < R; r++)
-        softmax(b, g, g->r + r, s[r], t);
+    softmax(b, g, s, t, R);
 }
 
 /* a += p v of tokens j and j+1; of those that cols0 and cols1 leave. */

@@ -1,7 +1,7 @@
 /* attn_simd.h - the pieces of attention's steps that see registers only: keys and
- * values brought into form, weights from scores. attn_form.c and attn.c put memory between
- * them, attn_once.c does not; so both give the same bits. The forms: attn_form.c.
- * A row's form of q and p: attn.c. */
+ * values brought into form, weights from scores. attn_form.c and attn.c put memory
+ * between them, attn_once.c does not; so both give the same bits. The forms:
+ * attn_form.c. A row's form of q and p: attn.c. */
 #ifndef EVENKEEL_KERNEL_AVX512_ATTN_SIMD_H
 #define EVENKEEL_KERNEL_AVX512_ATTN_SIMD_H
 
@@ -246,14 +246,11 @@ EK_INLINE __m512 keep_weights(float *to, __m512 sum, const __m512 p[EK_ATTN_STRI
     return _mm512_add_ps(sum, all);
 }
 
-/* The weights of a row from its dot products. */
-EK_INLINE void softmax(const struct ek_attn_block *b, const struct ek_attn_rows *g,
-                       int64_t r, __m512 s[EK_ATTN_STRIPS], const enum ek_dtype t)
+/* Dot products to scores in units of log2; -inf where nothing is seen. */
+EK_INLINE void scale_scores(__m512 s[EK_ATTN_STRIPS], const struct ek_attn_block *b,
+                            uint64_t seen)
 {
-    const int n_terms = t == EK_DTYPE_E4M3 ? 4 : 6;
-    const uint64_t upto = g->j1 >= 64 ? ~0ull : (1ull << g->j1) - 1;
-    const uint64_t seen = upto & (~0ull << g->j0);
-    const __m512 none = _mm512_set1_ps(-INFINITY), before = _mm512_set1_ps(b->m[r]);
+    const __m512 none = _mm512_set1_ps(-INFINITY);
     if (b->softcap > 0) {
         const __m512 cap = _mm512_set1_ps(b->softcap * LOG2E);
         const __m512 scale = _mm512_set1_ps(b->scale / b->softcap);
@@ -266,17 +263,39 @@ EK_INLINE void softmax(const struct ek_attn_block *b, const struct ek_attn_rows 
     }
     for (int i = 0; i < EK_ATTN_STRIPS; i++)
         s[i] = _mm512_mask_mov_ps(none, (__mmask16)(seen >> 16 * i), s[i]);
-    __m512 top = _mm512_max_ps(_mm512_max_ps(s[0], s[1]), _mm512_max_ps(s[2], s[3]));
-    const __m512 m = _mm512_max_ps(max_of_lanes(top), before);
-    const __m512 old = exp2_ps(_mm512_sub_ps(before, m), n_terms);
-    for (int i = 0; i < EK_ATTN_STRIPS; i++)
-        s[i] = _mm512_maskz_mov_ps((__mmask16)(seen >> 16 * i),
-                                   exp2_ps(_mm512_sub_ps(s[i], m), n_terms));
-    float *l = b->l + r * EK_ATTN_LANES;
-    __m512 sum = _mm512_mul_ps(_mm512_load_ps(l), old);
-    _mm512_store_ps(l, keep_weights(b->p + r * EK_ATTN_BLOCK, sum, s, t));
-    b->m[r] = _mm512_cvtss_f32(m);
-    b->old[r] = _mm512_cvtss_f32(old);
+}
+
+/* The weights of R rows from their dot products. First all rows' largest scores, then
+ * all weights: the steps of one row would wait for each other. */
+EK_INLINE void softmax(const struct ek_attn_block *b, const struct ek_attn_rows *g,
+                       __m512 s[][EK_ATTN_STRIPS], const enum ek_dtype t, const int R)
+{
+    const int n_terms = t == EK_DTYPE_E4M3 ? 4 : 6;
+    const uint64_t seen = first_columns(g->j1) & (~0ull << g->j0);
+    const __mmask16 rows = first_lanes(R);
+    const __m512 before = _mm512_maskz_loadu_ps(rows, b->m + g->r);
+    __m512 m[EK_ATTN_GROUP], now = before;
+    for (int r = 0; r < R; r++) {
+        scale_scores(s[r], b, seen);
+        __m512 top = _mm512_max_ps(_mm512_max_ps(s[r][0], s[r][1]),
+                                   _mm512_max_ps(s[r][2], s[r][3]));
+        m[r] = _mm512_max_ps(max_of_lanes(top), _mm512_set1_ps(b->m[g->r + r]));
+        now = _mm512_mask_mov_ps(now, (__mmask16)(1 << r), m[r]);
+    }
+    const __m512 old = exp2_ps(_mm512_sub_ps(before, now), n_terms);
+    _mm512_mask_storeu_ps(b->m + g->r, rows, now);
+    _mm512_mask_storeu_ps(b->old + g->r, rows, old);
+    for (int r = 0; r < R; r++) {
+        float *l = b->l + (g->r + r) * EK_ATTN_LANES;
+        for (int i = 0; i < EK_ATTN_STRIPS; i++)
+            s[r][i] =
+                _mm512_maskz_mov_ps((__mmask16)(seen >> 16 * i),
+                                    exp2_ps(_mm512_sub_ps(s[r][i], m[r]), n_terms));
+        __m512 sum = _mm512_mul_ps(_mm512_load_ps(l),
+                                   _mm512_permutexvar_ps(_mm512_set1_epi32(r), old));
+        _mm512_store_ps(l,
+                        keep_weights(b->p + (g->r + r) * EK_ATTN_BLOCK, sum, s[r], t));
+    }
 }
 
 /* Whether the rows see any token of a strip. */
