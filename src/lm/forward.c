@@ -9,6 +9,7 @@
  * (EK_LM_SMALL_ROWS) every member norms and prepares all rows into buffers of its own,
  * and six are left:
  *   q k v | RoPE, KV write | attention | o | gate, up | down |
+ * In the last layer, only rows with logits go on behind attention.
  * No shared buffer is written in the stretch between two barriers in which another
  * member may still read it: each is written again a layer later.
  * No number depends on the split: kernels promise a row's bits whatever else is
@@ -31,14 +32,18 @@ struct step {
     struct ek_lm *lm;
     struct ek_kv *kv;
     float *logits;
-    int32_t T;             /* rows */
-    int32_t n_out;         /* rows with logits */
-    int32_t n_seqs;        /* of attention */
-    struct group group[2]; /* decode's rows, then prefill's; together [0,T) */
+    int32_t T;              /* rows */
+    int32_t n_out;          /* rows with logits */
+    const int32_t *out_row; /* (n_out) which they are */
+    int32_t n_seqs;         /* of attention */
+    struct group group[2];  /* decode's rows, then prefill's; together [0,T) */
     struct ek_attn_dims dims, dims_local;
     int64_t n_items; /* of attention; the same for every layer */
     bool has_parts;  /* some of their sums are in parts */
     bool is_small;   /* members prepare all rows for themselves */
+    /* What is left of the step behind the last layer's attention, where that is less:
+     * the rows with logits, moved together. NULL: all of it. */
+    const struct step *rest;
 };
 
 /* A member's view of a step. */
@@ -243,26 +248,71 @@ static const float *merge_parts(const struct crew *c, int32_t l)
     return a.out;
 }
 
-static void attention_block(struct crew *c, int32_t l)
+/* In a small step the rows, and all that is made of them, are a member's own; but the
+ * residual stream is added to by columns, and so shared, unless outputs are normed
+ * before. */
+static void set_rows(struct crew *c)
 {
     const struct step *s = c->s;
-    const struct ek_lm *lm = s->lm;
-    const struct ek_lm_plan *b = &lm->plan;
-    const struct ek_lm_layer *y = &lm->layers[l];
-    float *qkv_out[] = {b->q, b->k, b->v};
-    bool has_post = lm->p.has_post_norms;
-    float *out[] = {has_post ? b->h : b->x};
+    const struct ek_lm_plan *b = &s->lm->plan;
+    const struct ek_lm_own *own = &b->own[c->member];
+    ek_team_share(&c->t0, &c->t1, s->T, 1, c->member, c->n_members);
+    c->p0 = s->is_small ? 0 : c->t0;
+    c->p1 = s->is_small ? s->T : c->t1;
+    c->x = s->is_small && s->lm->p.has_post_norms ? own->x : b->x;
+    c->h = s->is_small ? own->h : b->h;
+    c->act = s->is_small ? own->act : b->act;
+}
+
+/* From here on the step is its rest: its rows of the residual stream move together, into
+ * the queries' buffer, and those of attention on their way into the form o needs. */
+static void narrow(struct crew *c, const float *att, const struct ek_lm_layer *y)
+{
+    const struct ek_lm *lm = c->s->lm;
+    const int32_t *kept = lm->plan.kept;
+    int64_t C = lm->p.C, HD = (int64_t)lm->p.H * lm->p.D;
+    if (c->s->has_parts)
+        meet(c); /* what was merged is another member's */
+    c->s = c->s->rest;
+    set_rows(c);
+    c->x = lm->plan.q;
+    for (int64_t t = c->p0; t < c->p1; t++) {
+        memcpy(c->x + t * C, lm->plan.x + kept[t] * C, (size_t)C * sizeof *c->x);
+        int g = t >= c->s->group[1].lo;
+        prepare(c, att + (kept[t] - t) * HD, c->s->T, t, t + 1,
+                &y->w[c->s->group[g].copy][EK_LM_O], 1);
+    }
+}
+
+/* q, k and v of all rows; k and v into their pages. */
+static void qkv_block(struct crew *c, int32_t l)
+{
+    const struct ek_lm_plan *b = &c->s->lm->plan;
+    const struct ek_lm_layer *y = &c->s->lm->layers[l];
+    float *out[] = {b->q, b->k, b->v};
     norm_rows(c, c->x, y->attn_norm);
     prepare_rows(c, c->h, y, EK_LM_Q, 3);
     meet_rows(c);
-    multiply_columns(c, qkv_out, y, EK_LM_Q, 3, EK_MATMUL_SET);
+    multiply_columns(c, out, y, EK_LM_Q, 3, EK_MATMUL_SET);
     meet(c);
     finish_qkv(c, y, l);
+}
+
+static void attention_block(struct crew *c, int32_t l)
+{
+    const struct ek_lm *lm = c->s->lm;
+    const struct ek_lm_layer *y = &lm->layers[l];
+    bool has_post = lm->p.has_post_norms;
     meet(c);
     attend(c, l);
     meet(c);
-    prepare_rows(c, merge_parts(c, l), y, EK_LM_O, 1);
+    const float *att = merge_parts(c, l);
+    if (l == lm->p.n_layers - 1 && c->s->rest)
+        narrow(c, att, y);
+    else
+        prepare_rows(c, att, y, EK_LM_O, 1);
     meet_rows(c);
+    float *out[] = {has_post ? lm->plan.h : c->x};
     multiply_columns(c, out, y, EK_LM_O, 1, has_post ? EK_MATMUL_SET : EK_MATMUL_ADD);
     meet(c);
     if (has_post)
@@ -297,7 +347,7 @@ static void feed_forward_block(const struct crew *c, int32_t l)
     const struct ek_lm_plan *b = &lm->plan;
     const struct ek_lm_layer *y = &lm->layers[l];
     bool has_post = lm->p.has_post_norms;
-    float *out[] = {has_post ? b->h : b->x};
+    float *out[] = {has_post ? b->h : c->x};
     norm_rows(c, c->x, y->ffn_norm);
     prepare_rows(c, c->h, y, EK_LM_GATE, 2);
     meet_rows(c);
@@ -342,28 +392,11 @@ static void output(const struct crew *c)
     if (!s->is_small)
         ek_team_share(&lo, &hi, s->n_out, 1, c->member, c->n_members);
     for (int64_t i = lo; i < hi; i++)
-        lm->ops->rmsnorm(c->h + i * p->C, p->C,
-                         c->x + (int64_t)lm->plan.out_row[i] * p->C, p->C, lm->out_norm,
-                         p->norm_offset, p->norm_eps, 1, p->C);
+        lm->ops->rmsnorm(c->h + i * p->C, p->C, c->x + (int64_t)s->out_row[i] * p->C,
+                         p->C, lm->out_norm, p->norm_offset, p->norm_eps, 1, p->C);
     prepare(c, c->h, s->n_out, lo, hi, &lm->head, 1);
     meet_rows(c);
     head_columns(c);
-}
-
-/* In a small step the rows, and all that is made of them, are a member's own; but the
- * residual stream is added to by columns, and so shared, unless outputs are normed
- * before. */
-static void set_rows(struct crew *c)
-{
-    const struct step *s = c->s;
-    const struct ek_lm_plan *b = &s->lm->plan;
-    const struct ek_lm_own *own = &b->own[c->member];
-    ek_team_share(&c->t0, &c->t1, s->T, 1, c->member, c->n_members);
-    c->p0 = s->is_small ? 0 : c->t0;
-    c->p1 = s->is_small ? s->T : c->t1;
-    c->x = s->is_small && s->lm->p.has_post_norms ? own->x : b->x;
-    c->h = s->is_small ? own->h : b->h;
-    c->act = s->is_small ? own->act : b->act;
 }
 
 static void walk(void *arg, int member, int n_members)
@@ -373,6 +406,9 @@ static void walk(void *arg, int member, int n_members)
     set_rows(&c);
     embed_rows(&c);
     for (int32_t l = 0; l < s->lm->p.n_layers; l++) {
+        qkv_block(&c, l);
+        if (l == s->lm->p.n_layers - 1 && s->n_out == 0)
+            break; /* keys and values were all that was wanted */
         attention_block(&c, l);
         feed_forward_block(&c, l);
     }
@@ -458,16 +494,46 @@ static void lay_all(struct step *s, const struct ek_lm_seq *seqs, int32_t n_seqs
     }
 }
 
+/* The rest of a step of which few rows have logits: those rows in the order of the step,
+ * so that each copy of the weights still has one run of them. */
+static bool has_rest(struct step *rest, const struct step *s)
+{
+    const struct ek_lm_plan *b = &s->lm->plan;
+    const struct ek_lm_params *p = &s->lm->p;
+    int64_t room = (int64_t)s->T * p->H * p->D; /* of the queries' buffer */
+    if (s->is_small || s->n_out * 2 > s->T || (int64_t)s->n_out * p->C > room)
+        return false;
+    *rest = *s;
+    rest->T = 0;
+    rest->out_row = b->kept_at;
+    rest->has_parts = false;
+    for (int g = 0; g < 2; g++) {
+        rest->group[g].lo = rest->T;
+        for (int32_t i = 0; i < s->n_out; i++) {
+            int32_t row = b->out_row[i];
+            if (row < s->group[g].lo || row >= s->group[g].hi)
+                continue;
+            b->kept_at[i] = rest->T;
+            b->kept[rest->T++] = row;
+        }
+        rest->group[g].hi = rest->T;
+    }
+    return true;
+}
+
 int32_t ek_lm_forward(struct ek_lm *lm, struct ek_kv *kv, const struct ek_lm_seq *seqs,
                       int32_t n_seqs, float *logits)
 {
-    struct step s = {.lm = lm, .kv = kv, .logits = logits};
+    struct step s = {.lm = lm, .kv = kv, .logits = logits, .out_row = lm->plan.out_row};
+    struct step rest;
     assert(kv->n_layers == lm->p.n_layers && kv->K == lm->p.K && kv->D == lm->p.D);
     lay_all(&s, seqs, n_seqs);
     if (s.T == 0)
         return 0;
     s.is_small = s.T <= EK_LM_SMALL_ROWS && ek_team_size(lm->team) > 1;
     set_dims(&s);
+    if (has_rest(&rest, &s))
+        s.rest = &rest;
     ek_team_run(lm->team, walk, &s);
     for (int i = 0; i < ek_team_size(lm->team); i++)
         kv->n_saturated += lm->plan.n_saturated[i];

@@ -69,14 +69,15 @@ struct ek_lm_plan {
     int32_t *token, *pos;       /* (T) */
     int64_t *slot;              /* (T) page*EK_PAGE_TOKENS + token in page */
     int32_t *out_row;           /* (T) rows that get logits */
-    struct ek_attn_seq *seqs;   /* (T) */
-    struct ek_lm_own *own;      /* (members) */
-    int64_t *n_saturated;       /* (members) values that left e4m3's range this step */
-    float *parts;               /* (n_part_rows) sums of split sequences */
-    int64_t n_part_rows;        /* 0 for a team of one, which has nothing to share */
-    unsigned char *scratch;     /* members * scratch_bytes */
-    size_t scratch_bytes;       /* of one member, a multiple of 64 */
-    size_t part_bytes;          /* of one row of parts */
+    int32_t *kept, *kept_at;  /* (T) the same in ascending order; their places there */
+    struct ek_attn_seq *seqs; /* (T) */
+    struct ek_lm_own *own;    /* (members) */
+    int64_t *n_saturated;     /* (members) values that left e4m3's range this step */
+    float *parts;             /* (n_part_rows) sums of split sequences */
+    int64_t n_part_rows;      /* 0 for a team of one, which has nothing to share */
+    unsigned char *scratch;   /* members * scratch_bytes */
+    size_t scratch_bytes;     /* of one member, a multiple of 64 */
+    size_t part_bytes;        /* of one row of parts */
 };
 
 /* Sees the rows x (T,K) that go into matrix `first` of a layer and those beside it that

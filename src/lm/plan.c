@@ -118,6 +118,8 @@ static void cut_all(struct ek_lm_plan *b, struct cutter *c, const struct ek_lm *
     b->pos = cut(c, T, sizeof *b->pos);
     b->slot = cut(c, T, sizeof *b->slot);
     b->out_row = cut(c, T, sizeof *b->out_row);
+    b->kept = cut(c, T, sizeof *b->kept);
+    b->kept_at = cut(c, T, sizeof *b->kept_at);
     b->seqs = cut(c, T, sizeof *b->seqs);
     cut_own(b, c, lm, own);
     b->n_saturated = cut(c, (size_t)ek_team_size(lm->team), sizeof *b->n_saturated);

@@ -254,6 +254,62 @@ static void sequences_may_read_the_same_pages(void **state)
     kit_close(&k);
 }
 
+#define DEPTH 600
+
+/* A sequence of DEPTH tokens in pages 0.. of the storage, then its next token beside a
+ * prompt that wants nothing: attention in parts, and few rows behind the last layer. */
+static void run_deep(const struct kit_options *o, float **row, size_t *bytes,
+                     bool has_company)
+{
+    struct kit k;
+    static int32_t tokens[DEPTH + 1];
+    int32_t pages[DEPTH / EK_PAGE_TOKENS + 1], others[] = {60, 61};
+    kit_open(&k, o);
+    for (int32_t i = 0; i <= DEPTH; i++)
+        tokens[i] = (i * 37 + i * i) % k.V;
+    for (int32_t i = 0; i <= DEPTH / EK_PAGE_TOKENS; i++)
+        pages[i] = i;
+    *bytes = (size_t)k.V * sizeof **row;
+    *row = calloc(1, *bytes);
+    for (int32_t at = 0; at < DEPTH; at += KIT_BATCH / 2) {
+        int32_t n = DEPTH - at < KIT_BATCH / 2 ? DEPTH - at : KIT_BATCH / 2;
+        struct ek_lm_seq s = {
+            .tokens = tokens + at, .n_tokens = n, .pos0 = at, .pages = pages};
+        ek_lm_forward(k.lm, &k.kv, &s, 1, NULL);
+    }
+    struct ek_lm_seq s[] = {
+        {tokens, 20, 0, others, EK_LM_WANT_NONE, 0},
+        {tokens + DEPTH, 1, DEPTH, pages, EK_LM_WANT_LAST, 0},
+    };
+    assert_int_equal(
+        ek_lm_forward(k.lm, &k.kv, has_company ? s : s + 1, has_company ? 2 : 1, *row),
+        1);
+    kit_close(&k);
+}
+
+static void a_deep_answer_beside_a_prompt_keeps_its_bits(void **state)
+{
+    (void)state;
+    static const int teams[] = {1, 2, 3, 17};
+    for (size_t f = 0; f < N_FILES; f += 4) {
+        struct kit_options o = {.file = files[f],
+                                .isa = ek_isa_best(),
+                                .n_threads = 1,
+                                .weights = EK_LM_WEIGHTS_INT8,
+                                .kv_dtype = EK_DTYPE_E4M3};
+        float *want, *got;
+        size_t bytes;
+        run_deep(&o, &want, &bytes, false);
+        for (size_t n = 0; n < sizeof teams / sizeof teams[0]; n++) {
+            o.n_threads = teams[n];
+            run_deep(&o, &got, &bytes, true);
+            assert_memory_equal(got, want, bytes);
+            free(got);
+        }
+        free(want);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -263,6 +319,7 @@ int main(void)
         cmocka_unit_test(chunks_give_the_same_bits_in_every_format),
         cmocka_unit_test(wanted_rows_come_in_order),
         cmocka_unit_test(sequences_may_read_the_same_pages),
+        cmocka_unit_test(a_deep_answer_beside_a_prompt_keeps_its_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
