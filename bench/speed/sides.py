@@ -20,8 +20,9 @@ class Jobs:
         self.says_ready = False
 
     def start(self):
+        self.log = tempfile.TemporaryFile()  # progress lines, and why it failed
         self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
+                                        stdout=subprocess.PIPE, stderr=self.log, text=True)
         if self.says_ready:
             self.process.stdout.readline()
 
@@ -33,8 +34,10 @@ class Jobs:
         self.process.stdin.flush()
         line = self.process.stdout.readline()
         if not line:
-            raise RuntimeError(f"{' '.join(self.command)}: ended with "
-                               f"{self.process.wait()} at '{' '.join(map(str, words))}'")
+            code = self.process.wait()
+            said = os.pread(self.log.fileno(), 1 << 20, 0).decode("utf-8", "replace")
+            raise RuntimeError(f"{' '.join(self.command)}: ended with {code} at "
+                               f"'{' '.join(map(str, words))}':\n{said[-1000:]}")
         return json.loads(line)
 
     def rest(self):
@@ -89,8 +92,9 @@ class Tools:
         flash, kv = self.MODES[mode]
         if kind == "decode" and n[1] > 1:
             depth, batch, steps = n
+            room = -(-(depth + steps) // 256) * 256
             return self.run("llama-batched-bench", "on" if flash == "1" else "off", kv, "-c",
-                            batch * (depth + steps), "-b", 2048, "-ub", 512, "-npp", depth,
+                            batch * room, "-b", 2048, "-ub", 512, "-npp", depth,
                             "-ntg", steps, "-npl", batch, "--output-format",
                             "jsonl")["speed_tg"]
         what = ("-p", n[0], "-n", 0) if kind == "prefill" else (
