@@ -324,41 +324,48 @@ def page_check(b, size, model):
         yield {**row, "ratio": ratio, "low": low, "high": high}
 
 
-def perplexity(b, model, *options):
-    with tempfile.NamedTemporaryFile("wb", suffix=".txt") as f:
-        with open(b.o.text, "rb") as text:
-            f.write(text.read(b.o.text_bytes))
-        f.flush()
-        got = subprocess.run([b.o.keel, "perplexity", model, "--text", f.name, "--json",
-                              "--threads", str(b.o.threads), *options],
-                             capture_output=True, text=True, timeout=600)
+def perplexity(b, model, text, kv_dtype):
+    got = subprocess.run([b.o.keel, "perplexity", model, "--text", text, "--json",
+                          "--threads", str(b.o.threads), "--kv-dtype", kv_dtype],
+                         capture_output=True, text=True, timeout=3600)
     if got.returncode:
         raise RuntimeError(got.stderr)
     return json.loads(got.stdout)["perplexity"]
 
 
 def accuracy(b, size, model):
-    """Perplexity of fp8 against bf16 KV, and of int4 against its bf16 parent."""
+    """Perplexity of fp8 against bf16 KV, and of int4 against its bf16 parent. What
+    calibrates is the text behind the part that is measured."""
     if not b.o.text:
         return b.skip("perplexity", "no text: --text FILE, or EK_DATA with text/")
-    fp8, bf16 = (perplexity(b, model, "--kv-dtype", d) for d in ("fp8", "bf16"))
-    yield table.row(f"{size['name']}, perplexity: fp8, bf16 KV", "perplexity", [fp8], [bf16],
-                    0.997, None, "", True)
-    if not sides.has_option(b.o.keel, "quantize", "--calibrate"):
-        return b.skip("perplexity of int4", "keel quantize cannot calibrate")
+    name = f"{size['name']}, perplexity"
     with tempfile.TemporaryDirectory(dir=b.o.cache) as folder:
-        parent = os.path.join(folder, "parent.gguf")
-        run = [b.o.keel, "quantize"]
-        subprocess.run([*run, model, parent, "--to", "bf16"], check=True,
-                       capture_output=True)
-        base = perplexity(b, parent, "--kv-dtype", "bf16")
-        for name, options in (("int4", []), ("calibrated int4", ["--calibrate", b.o.text])):
-            child = os.path.join(folder, "child.gguf")
-            subprocess.run([*run, parent, child, "--to", "int4", *options], check=True,
-                           capture_output=True)
-            yield table.row(f"{size['name']}, perplexity: {name}, bf16 parent", "perplexity",
-                            [perplexity(b, child, "--kv-dtype", "bf16")], [base], None, None,
-                            "", True)
+        part, behind, parent, child = (
+            os.path.join(folder, n) for n in ("part", "behind", "parent.gguf", "child.gguf"))
+        with open(b.o.text, "rb") as f:
+            for path in (part, behind):
+                with open(path, "wb") as out:
+                    out.write(f.read(b.o.text_bytes))
+        fp8, bf16 = (perplexity(b, model, part, d) for d in ("fp8", "bf16"))
+        yield table.row(f"{name}: fp8, bf16 KV", "perplexity", [fp8], [bf16], 0.997, None, "",
+                        True)
+        if not sides.has_option(b.o.keel, "quantize", "--calibrate"):
+            return b.skip("perplexity of int4", "keel quantize cannot calibrate")
+        quantize(b, model, parent, "bf16")
+        base = perplexity(b, parent, part, "bf16")
+        for what, options in (("int4", []), ("calibrated int4", ["--calibrate", behind])):
+            quantize(b, parent, child, "int4", *options)
+            yield table.row(f"{name}: {what}, bf16 parent", "perplexity",
+                            [perplexity(b, child, part, "bf16")], [base], None, None, "",
+                            True)
+
+
+def quantize(b, source, out, to, *options):
+    got = subprocess.run([b.o.keel, "quantize", source, out, "--to", to, "--force", "--quiet",
+                          "--threads", str(b.o.threads), *options], capture_output=True,
+                         text=True, timeout=3600)
+    if got.returncode:
+        raise RuntimeError(got.stderr)
 
 
 def start(b, size, model):

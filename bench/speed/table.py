@@ -50,9 +50,7 @@ def bootstrap(pairs, n=4000, seed=1):
 def number(x):
     if x is None:
         return "-"
-    if abs(x) >= 100:
-        return f"{x:.0f}"
-    return f"{x:.1f}" if abs(x) >= 10 else f"{x:.3g}"
+    return f"{x:.0f}" if abs(x) >= 1000 else f"{x:.4g}"
 
 
 def verdict(r):
