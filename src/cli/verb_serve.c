@@ -76,11 +76,11 @@ static const struct ek_opt opts[] = {
      .type = EK_OPT_INT,
      .offset = AT(prefill_chunk),
      .value = "N",
-     .fallback = "256",
+     .fallback = "128",
      .min = 1,
      .max = 65536,
-     .help = "prompt tokens of one request in one step: how long it may hold up the "
-             "others"},
+     .help = "prompt tokens of one request in a step, and of all of them while answers "
+             "are under way: how long prompts may hold those up"},
     EK_OPT_MODEL_KV_DTYPE(AT(model)),
     {.name = "kv_memory",
      .type = EK_OPT_BYTES,

@@ -64,7 +64,8 @@ struct ek_engine_options {
     int32_t n_pages;          /* of the KV storage behind the model */
     int32_t max_seqs;         /* sequences running at once */
     int32_t max_batch_tokens; /* tokens a step may have, >= max_seqs */
-    int32_t prefill_chunk;    /* prompt tokens of one sequence in one step */
+    int32_t prefill_chunk;    /* prompt tokens of one sequence in one step; of all of
+                                 them when the step has answers' tokens too */
     int32_t reserve_tokens;   /* of each answer, kept free at admission; >= 0 */
     enum ek_page_check page_check;
     bool caches_prefixes; /* full pages stay for whoever has the same beginning */

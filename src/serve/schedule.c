@@ -425,6 +425,9 @@ void ek_schedule_plan(struct ek_engine *e)
         plan_one(e, c, 1, EK_LM_WANT_LAST);
         room.tokens--;
     }
+    /* Answers under way wait for one chunk, whoever's prompts it is made of. */
+    if (e->n_planned > 0 && room.tokens > e->o.prefill_chunk)
+        room.tokens = e->o.prefill_chunk;
     for (struct ek_choice *c = e->running.first; c && room.tokens > 0; c = c->next) {
         if (can_work(c) && !c->is_decoding)
             plan_chunk(e, c, &room);

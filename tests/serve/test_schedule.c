@@ -48,12 +48,12 @@ static void free_all(struct kit *k, struct ek_request **r, int n)
 
 /* ---- steps ---- */
 
-static void a_step_takes_every_answer_under_way_and_a_chunk_of_each_prompt(void **state)
+static void a_step_takes_every_answer_and_one_chunk_of_prompts(void **state)
 {
     (void)state;
     struct kit k;
     open_with(&k, KIT_PAGES, 0);
-    struct ek_request *r[4] = {own(0, 5, 100), own(1, 5, 100), own(2, 200, 5),
+    struct ek_request *r[4] = {own(0, 5, 100), own(1, 5, 100), own(2, 100, 5),
                                own(3, 100, 5)};
     kit_submit(&k, r[0]);
     kit_submit(&k, r[1]);
@@ -62,11 +62,30 @@ static void a_step_takes_every_answer_under_way_and_a_chunk_of_each_prompt(void 
     kit_submit(&k, r[3]);
     for (int i = 0; i < 12; i++) {
         int64_t before = stats(&k)->generated_tokens;
+        ek_engine_step(k.engine);
+        /* Two tokens of answers, then 8 of prompts: prefill_chunk, though there are two
+         * and max_batch_tokens is 32. */
+        assert_int_equal(stats(&k)->generated_tokens - before, 2);
+        assert_int_equal(stats(&k)->n_step_tokens, 2 + 8);
+    }
+    kit_run(&k);
+    free_all(&k, r, 4);
+}
+
+static void prompts_fill_a_step_that_no_answer_waits_for(void **state)
+{
+    (void)state;
+    struct kit k;
+    open_with(&k, KIT_PAGES, 0);
+    struct ek_request *r[4];
+    for (int i = 0; i < 4; i++) {
+        r[i] = own(i, 50, 5);
+        kit_submit(&k, r[i]);
+    }
+    for (int i = 0; i < 6; i++) {
         k.max_chunk = 0;
         ek_engine_step(k.engine);
-        /* Two tokens of answers, then 8 of each prompt: prefill_chunk. */
-        assert_int_equal(stats(&k)->generated_tokens - before, 2);
-        assert_int_equal(stats(&k)->n_step_tokens, 2 + 8 + 8);
+        assert_int_equal(stats(&k)->n_step_tokens, 4 * 8);
         assert_int_equal(k.max_chunk, 8);
     }
     kit_run(&k);
@@ -630,8 +649,8 @@ static void steps_admissions_forks_and_preemptions_allocate_nothing(void **state
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(
-            a_step_takes_every_answer_under_way_and_a_chunk_of_each_prompt),
+        cmocka_unit_test(a_step_takes_every_answer_and_one_chunk_of_prompts),
+        cmocka_unit_test(prompts_fill_a_step_that_no_answer_waits_for),
         cmocka_unit_test(a_long_prompt_stalls_no_answer_under_way),
         cmocka_unit_test(a_step_never_passes_max_batch_tokens),
         cmocka_unit_test(what_can_never_fit_is_refused_with_its_numbers),
