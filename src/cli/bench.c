@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#define READ_AHEAD   4096 /* bytes that a read may prefetch behind its end */
 #define PEAK_SECONDS 0.02 /* of one repetition of a probe */
 
 double ek_bench_now_s(const struct ek_team *team)
@@ -95,13 +96,12 @@ static void work(void *arg, int member, int n_members)
 static int fit_memory(struct ek_bench *b, struct job *j, size_t bytes,
                       struct ek_err *err)
 {
-    static const size_t align = (size_t)2 << 20;
     char text[32];
     j->memory = b->memory;
     if (b->memory && b->memory_bytes == bytes && b->n_memory_members == j->n_members)
         return 0;
     ek_free(b->memory);
-    b->memory = ek_alloc_aligned(align, j->share * (size_t)j->n_members + align);
+    b->memory = ek_alloc_huge(j->share * (size_t)j->n_members + READ_AHEAD);
     if (!b->memory)
         return ek_err_set(err, EK_ENOMEM, "no memory to read from: %s",
                           ek_format_bytes(text, bytes));

@@ -82,7 +82,8 @@ int ek_bench_open(struct ek_bench *b, const struct ek_bench_settings *set,
 void ek_bench_close(struct ek_bench *b);
 
 /* GB/s (10^9) that n_members of the team read together from `bytes` of memory, each its
- * own share, the first touch its own. Errors: EK_ENOMEM. */
+ * own share, the first touch its own, in pages of 2 MiB as weights lie. Errors:
+ * EK_ENOMEM. */
 int ek_bench_bandwidth(struct ek_bench_stat *gb_s, struct ek_bench *b, size_t bytes,
                        int n_members, int n_repeats, struct ek_err *err) EK_MUST_USE;
 

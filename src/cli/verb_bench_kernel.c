@@ -183,7 +183,7 @@ static int pack(struct work *k, enum ek_weight_format f, struct ek_err *err)
     size_t act = ek_matmul_act_bytes(f, k->T, set->k);
     ek_free(k->w.data);
     ek_free(k->act);
-    k->w = (struct ek_weight){f, set->n, set->k, ek_alloc_aligned(64, bytes)};
+    k->w = (struct ek_weight){f, set->n, set->k, ek_alloc_huge(bytes)};
     k->act = ek_alloc_aligned(64, act);
     if (!k->w.data || !k->act)
         return ek_err_set(err, EK_ENOMEM, "out of memory");
