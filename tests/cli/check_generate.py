@@ -51,6 +51,33 @@ class Tiny(unittest.TestCase):
                      input="some text").stdout
         self.assertEqual(given, piped)
 
+    def test_two_formats_take_the_memory_of_both_and_one_is_kept_once(self):
+        def run(*args):
+            got = keel("generate", TINY, "-p", "hello", "-n", 20, "--temperature", 0, "--json",
+                       *args)
+            self.assertEqual(got.returncode, 0, got.stderr)
+            return json.loads(got.stdout), got.stderr
+
+        int4, _ = run("--weights", "int4")
+        both, said = run("--weights", "int4", "--prefill-weights", "bf16")
+        other, _ = run("--prefill-weights", "bf16", "--decode-weights", "int4")
+        same, _ = run("--weights", "int4", "--prefill-weights", "int4")
+        self.assertEqual(int4["prefill_weight_bytes"], 0)
+        self.assertGreater(both["prefill_weight_bytes"], 0)
+        self.assertEqual(both["weight_bytes"],
+                         int4["weight_bytes"] + both["prefill_weight_bytes"])
+        self.assertIn("two copies of weights", said)
+        self.assertEqual(other["text"], both["text"])
+        self.assertEqual(same["weight_bytes"], int4["weight_bytes"])
+        self.assertEqual(same["text"], int4["text"])
+
+    def test_the_measured_crossover_is_said(self):
+        got = keel("generate", TINY, "-p", "hello", "-n", 4, "--prefill-weights", "bf16",
+                   "--decode-weights", "int4", "--weights-rule", "tokens")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertRegex(got.stderr, r"decode/prefill weights: 1 [0-9.]+/[0-9.]+.*; "
+                                     r"(prefill weights from \d+ tokens on|decode weights always)")
+
     def test_context_ends_the_text(self):
         got = json.loads(keel("generate", TINY, "-p", "abc", "--ctx", 16, "-n", 99,
                               "--temperature", 0, "--json").stdout)
