@@ -22,8 +22,9 @@ void *ek_alloc_aligned(size_t align, size_t size) EK_MUST_USE; /* align: power o
 void ek_free(void *p);                                         /* p may be NULL */
 
 /* 64-byte aligned, on pages of 2 MiB where the system gives them: for large memory that
- * lives long and is read over and over (weights), where looking up pages of 4 KiB costs
- * a third of the time (docs/design/serving-speed.md). Touched memory grows by 2 MiB. */
+ * lives long and is read over and over (weights, KV), where looking up pages of 4 KiB
+ * costs up to a third of the time (docs/design/serving-speed.md). What is touched takes
+ * 2 MiB at a time. */
 void *ek_alloc_huge(size_t size) EK_MUST_USE;
 
 /* Copy of s[0,n) with a NUL behind it. */
