@@ -8,7 +8,7 @@
 
 struct ek_quantize_settings {
     int to, embed, head; /* places in their choices */
-    bool symmetric, force, json, quiet;
+    bool symmetric, asymmetric, force, json, quiet;
     const char *calibrate, *check; /* files, or NULL */
     int64_t ctx, max_bytes, threads;
 };

@@ -25,7 +25,13 @@ static const struct ek_opt opts[] = {
     {.name = "symmetric",
      .type = EK_OPT_FLAG,
      .offset = AT(symmetric),
-     .help = "int4 without a minimum (Q4_0) or zero points: smaller, less exact"},
+     .help =
+         "int4 without a minimum or zero points, a tenth smaller and less exact; in "
+         "folders the default"},
+    {.name = "asymmetric",
+     .type = EK_OPT_FLAG,
+     .offset = AT(asymmetric),
+     .help = "int4 with a minimum or zero points; in GGUF the default"},
     {.name = "embed",
      .type = EK_OPT_CHOICE,
      .offset = AT(embed),
@@ -105,8 +111,9 @@ static const struct ek_opt_verb table = {
         "appears "
         "when it is whole; what was there stays until then.\n\n"
         "int4: groups of 32 columns with a scale and a minimum (GGUF: Q4_1, or Q4_0 "
-        "with --symmetric; folders: compressed-tensors pack-quantized). Scales are "
-        "searched for the least error. fp8: e4m3 with a scale a block of 128x128 "
+        "with --symmetric; folders: compressed-tensors pack-quantized, or with zero "
+        "points if --asymmetric). Scales are searched for the least error. fp8: e4m3 "
+        "with a scale a block of 128x128 "
         "(folders alone). bf16: rounded to nearest.\n\n"
         "For each matrix the relative root mean square error and the signal-to-noise "
         "ratio are told. The error is what a loader will see, measured on the bytes "
@@ -145,19 +152,19 @@ static int write_out(struct work *w, struct ek_err *err)
 {
     const struct ek_quantize_settings *set = w->set;
     struct ek_progress progress;
-    struct ek_quantize job = {.m = &w->m,
-                              .p = &w->p,
-                              .path = w->out,
-                              .to = (enum ek_quantize_to)(set->to - 1),
-                              .is_symmetric = set->symmetric,
-                              .embed = (enum ek_quantize_wide)set->embed,
-                              .head = (enum ek_quantize_wide)set->head,
-                              .calibration =
-                                  w->calibration.n_tokens ? &w->calibration : NULL,
-                              .team = w->team,
-                              .overwrites = set->force,
-                              .on_progress = on_progress,
-                              .arg = &progress};
+    struct ek_quantize job = {
+        .m = &w->m,
+        .p = &w->p,
+        .path = w->out,
+        .to = (enum ek_quantize_to)(set->to - 1),
+        .is_symmetric = set->symmetric || (!w->m.gguf && !set->asymmetric),
+        .embed = (enum ek_quantize_wide)set->embed,
+        .head = (enum ek_quantize_wide)set->head,
+        .calibration = w->calibration.n_tokens ? &w->calibration : NULL,
+        .team = w->team,
+        .overwrites = set->force,
+        .on_progress = on_progress,
+        .arg = &progress};
     int64_t start = ek_clock_us();
     ek_progress_begin(&progress, "quantising", true);
     int rc = ek_quantize_run(&w->report, &job, err);
@@ -230,11 +237,15 @@ static int run(int argc, char **argv)
     int code = EK_EXIT_OK;
     ek_arena_init(&arena, ARENA_BYTES);
     if (ek_verb_options(&ek_verb_quantize, &set, &args, argc, argv, &arena, &code)) {
-        if (set.to != TO_NONE) {
+        const char *wrong = NULL;
+        if (set.to == TO_NONE)
+            wrong = "--to is missing: expected int4, fp8 or bf16";
+        else if (set.symmetric && set.asymmetric)
+            wrong = "--symmetric and --asymmetric: expected one of them";
+        if (!wrong) {
             code = quantize(args.args[0], args.args[1], &set);
         } else {
-            fprintf(stderr, "keel quantize: --to is missing: expected int4, fp8 or "
-                            "bf16\n");
+            fprintf(stderr, "keel quantize: %s\n", wrong);
             code = EK_EXIT_USAGE;
         }
     }

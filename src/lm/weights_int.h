@@ -1,5 +1,5 @@
-/* weights_int.h - what the two passes of loading share: weights.c finds every matrix and
- * vector, weights_pack.c checks every number and packs. */
+/* weights_int.h - what the two passes of loading share: weights.c finds every matrix
+ * and vector, weights_pack.c checks every number and packs. */
 #ifndef EVENKEEL_LM_WEIGHTS_INT_H
 #define EVENKEEL_LM_WEIGHTS_INT_H
 
@@ -12,7 +12,8 @@ struct ek_lm_job {
     struct ek_weight *w;
     const float **vec;
     size_t at; /* offset in lm->packed */
-    /* Of a matrix: it is with[i], and forward deals out the panels of all n together. */
+    /* Of a matrix: it is with[i], and forward deals out the panels of all n together.
+     * */
     const struct ek_weight *with;
     int n, i;
 };

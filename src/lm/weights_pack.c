@@ -1,5 +1,5 @@
-/* weights_pack.c - the second pass of loading: every number is checked, then packed, all
- * members of the team together, each the panels it will read. */
+/* weights_pack.c - the second pass of loading: every number is checked, then packed,
+ * all members of the team together, each the panels it will read. */
 #include "base/file.h"
 #include "base/mem.h"
 #include "lm/weights_int.h"
