@@ -104,7 +104,7 @@ static void put_i8(const struct row *a, int64_t g)
     i8_store(a, g, q, d);
 }
 
-/* The bytes q[k] | q[k + 16] << 4 of a row, as q4_0 and q4_1 hold them, to their quads. */
+/* The bytes q[k] | q[k + 16] << 4 of a row, as q4_0 and q4_1 hold them, into place. */
 static void i4_place(unsigned char *codes, int r, const unsigned char bytes[16])
 {
     for (int k = 0; k < 16; k += 4)
