@@ -31,6 +31,7 @@ struct settings {
     const char *tls_key;
     const char *cors;
     int64_t drain;
+    int64_t request_timeout;
     int64_t keep_alive;
     int log_level;
     bool check;
@@ -148,6 +149,16 @@ static const struct ek_opt opts[] = {
      .min = 0,
      .max = 86400000,
      .help = "how long answers under way may take after SIGTERM or SIGINT"},
+    {.name = "request_timeout",
+     .type = EK_OPT_MS,
+     .offset = AT(request_timeout),
+     .value = "TIME",
+     .fallback = "0s",
+     .min = 0,
+     .max = 86400000,
+     .help =
+         "how long an answer may take from its request's arrival, waiting included; "
+         "a request's own timeout may be shorter; 0s: no limit"},
     {.name = "keep_alive",
      .type = EK_OPT_MS,
      .offset = AT(keep_alive),
@@ -256,12 +267,13 @@ static void say_ready(const struct ek_runtime *rt, const struct settings *set,
     ek_log(EK_LOG_INFO, "ready",
            "url=%s%s%s model=\"%s\" ctx=%d weights=\"%s\" prefill_copy=\"%s\" "
            "kv=\"%s %s\" kv_tokens=%lld "
-           "kv_token_bytes=%zu full_contexts=%.1f max_seqs=%lld threads=%d isa=%s "
-           "load_ms=%lld",
+           "kv_token_bytes=%zu full_contexts=%.1f prefix_cache=%s max_seqs=%lld "
+           "threads=%d isa=%s load_ms=%lld",
            has_host ? set->tls_cert ? "https://" : "http://" : "", address,
            has_host ? "/" : "", ek_log_quote(name, sizeof name, id), rt->ctx, weights,
            prefill, kv, ek_dtype_name(rt->kv.dtype), (long long)tokens,
-           page / EK_PAGE_TOKENS, (double)tokens / rt->ctx, (long long)set->max_seqs,
+           page / EK_PAGE_TOKENS, (double)tokens / rt->ctx,
+           rt->engine_options.caches_prefixes ? "on" : "off", (long long)set->max_seqs,
            ek_team_size(rt->team), ek_isa_name(rt->ops->isa),
            (long long)(rt->load_us / 1000));
     if (*ek_model_crossover_text(crossover, sizeof crossover, rt))
@@ -380,6 +392,7 @@ static int run_with(const struct settings *set, const char *path)
         o.cors = set->cors;
         o.max_queue = (int32_t)set->max_queue;
         o.drain_us = set->drain * 1000;
+        o.timeout_us = set->request_timeout * 1000;
         o.keep_alive_us = set->keep_alive * 1000;
         code = run_model(set, path, &o);
     }

@@ -36,11 +36,11 @@ void ek_access_call(const struct ek_call *c)
         worst = c->choices[i].finish > worst ? c->choices[i].finish : worst;
     ek_log(EK_LOG_INFO, "access",
            "id=%s method=POST path=\"%s\" status=%d ms=%.1f stream=%d choices=%d "
-           "prompt_tokens=%lld completion_tokens=%lld finish=%s",
+           "prompt_tokens=%lld cached_tokens=%lld completion_tokens=%lld finish=%s",
            c->id, is_chat ? "/v1/chat/completions" : "/v1/completions",
            c->status ? c->status : CODE_GONE, ms_since(c->start_us), c->params.stream,
-           n, (long long)c->usage.prompt_tokens, (long long)c->usage.completion_tokens,
-           ek_finish_name(worst));
+           n, (long long)c->usage.prompt_tokens, (long long)c->usage.cached_tokens,
+           (long long)c->usage.completion_tokens, ek_finish_name(worst));
 }
 
 void ek_access_bad(int code, const char *reason)

@@ -217,9 +217,10 @@ static void put_usage(struct ek_out *o, const struct ek_answer_usage *u)
     ek_out_printf(o,
                   ",\"usage\":{\"prompt_tokens\":%lld,\"completion_tokens\":%lld,"
                   "\"total_tokens\":%lld,\"prompt_tokens_details\":"
-                  "{\"cached_tokens\":0}}",
+                  "{\"cached_tokens\":%lld}}",
                   (long long)u->prompt_tokens, (long long)u->completion_tokens,
-                  (long long)u->prompt_tokens + (long long)u->completion_tokens);
+                  (long long)u->prompt_tokens + (long long)u->completion_tokens,
+                  (long long)u->cached_tokens);
 }
 
 static void put_finish(struct ek_out *o, const struct ek_answer_piece *p)

@@ -36,6 +36,7 @@ struct ek_answer_piece {
 
 struct ek_answer_usage {
     int64_t prompt_tokens, completion_tokens;
+    int64_t cached_tokens; /* of the prompts, found in the prefix cache */
 };
 
 /* "data: {...}\n\n". usage may be NULL. */

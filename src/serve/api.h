@@ -52,6 +52,7 @@ struct ek_api_params {
     json_t *kwargs;         /* chat_template_kwargs, an object, or NULL */
     const json_t *prompt;   /* completion: checked for its shape */
     const char *request_id; /* NULL: ours */
+    const char *cache_salt; /* NULL: none; else 1..512 bytes */
     bool stream;
     bool include_usage;    /* a last chunk with the usage */
     bool continuous_usage; /* usage in each chunk */
@@ -64,9 +65,11 @@ struct ek_api_params {
     int64_t min_tokens;
     int64_t seed;
     int64_t top_k;
-    int64_t n_top; /* top_logprobs, or a completion's logprobs; -1: absent */
+    int64_t priority; /* of 32 bits; lower is earlier */
+    int64_t n_top;    /* top_logprobs, or a completion's logprobs; -1: absent */
     double temperature, top_p, min_p;
     double frequency_penalty, presence_penalty, repetition_penalty;
+    double timeout; /* seconds from arrival to the end; 0: none given */
     bool logprobs;
     bool echo;
     bool add_generation_prompt;

@@ -38,6 +38,8 @@ const char *ek_api_error_type(int http)
         return "NotImplementedError";
     case 503:
         return "ServiceUnavailableError";
+    case 504:
+        return "DeadlineExceededError";
     default:
         return http >= 500 ? "InternalServerError" : "BadRequestError";
     }

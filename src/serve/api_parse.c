@@ -30,6 +30,7 @@ static const struct field fields[] = {
     {"min_tokens", F_INT, BOTH, AT(min_tokens), 0, INT_MAX_D},
     {"seed", F_INT, BOTH, AT(seed), -0x1p63, 0x1p63},
     {"top_k", F_INT, BOTH, AT(top_k), -1, INT_MAX_D},
+    {"priority", F_INT, BOTH, AT(priority), -INT_MAX_D - 1, INT_MAX_D},
     {"top_logprobs", F_INT, CHAT, AT(n_top), 0, EK_TOP_LOGPROBS_MAX},
     {"logprobs", F_INT, COMPLETION, AT(n_top), 0, EK_TOP_LOGPROBS_MAX},
     {"temperature", F_REAL, BOTH, AT(temperature), 0, 2},
@@ -38,6 +39,7 @@ static const struct field fields[] = {
     {"frequency_penalty", F_REAL, BOTH, AT(frequency_penalty), -2, 2},
     {"presence_penalty", F_REAL, BOTH, AT(presence_penalty), -2, 2},
     {"repetition_penalty", F_REAL, BOTH, AT(repetition_penalty), 0.01, 10},
+    {"timeout", F_REAL, BOTH, AT(timeout), 0.001, 86400},
     {"logprobs", F_BOOL, CHAT, AT(logprobs), 0, 0},
     {"echo", F_BOOL, BOTH, AT(echo), 0, 0},
     {"add_generation_prompt", F_BOOL, CHAT, AT(add_generation_prompt), 0, 0},
@@ -155,11 +157,6 @@ static int refuse(const struct ek_api_params *p, struct ek_api_error *e)
             return ek_api_fail(e, 400, "modalities",
                                "modalities: only [\"text\"] is supported");
     }
-    const json_t *priority = get(p->root, "priority");
-    if (priority && !is_empty(priority))
-        return ek_api_fail(
-            e, 400, "priority",
-            "priority: not supported by this server, only 0 is accepted");
     return 0;
 }
 
@@ -292,7 +289,11 @@ static int read_strings(struct ek_api_params *p, struct ek_api_error *e)
     if (!rc)
         rc = ek_api_read_string(&ignored, p->root, "user", e);
     if (!rc)
-        rc = ek_api_read_string(&ignored, p->root, "cache_salt", e);
+        rc = ek_api_read_string(&p->cache_salt, p->root, "cache_salt", e);
+    if (!rc && p->cache_salt && !*p->cache_salt)
+        return ek_api_fail(e, 400, "cache_salt",
+                           "cache_salt: is empty; leave it out to share with all "
+                           "requests that have none");
     if (!rc && p->request_id && !is_request_id(p->request_id))
         rc = wrong(e, "request_id",
                    "1 to 63 bytes without spaces and control characters",

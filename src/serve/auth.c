@@ -2,6 +2,8 @@
 
 #include "base/file.h"
 
+#include <openssl/evp.h>
+#include <stdint.h>
 #include <string.h>
 #include <strings.h>
 
@@ -68,15 +70,22 @@ static unsigned is_equal(const char *key, size_t key_n, const char *given, size_
     return diff == 0;
 }
 
+/* What stands after "Bearer ". */
+static const char *token_of(const char *authorization)
+{
+    const char *given = authorization + 7;
+    while (*given == ' ')
+        given++;
+    return given;
+}
+
 bool ek_auth_allows(const struct ek_auth *a, const char *authorization)
 {
     if (a->keys.len == 0)
         return true;
     if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0)
         return false;
-    const char *given = authorization + 7;
-    while (*given == ' ')
-        given++;
+    const char *given = token_of(authorization);
     size_t n = strlen(given);
     unsigned is_good = 0;
     for (size_t i = 0; i < a->keys.len;) {
@@ -86,4 +95,40 @@ bool ek_auth_allows(const struct ek_auth *a, const char *authorization)
         i += key_n + 1;
     }
     return is_good && n > 0;
+}
+
+/* One part of the salt, typed by its place: there or not, its length, its bytes. */
+static int digest_part(EVP_MD_CTX *ctx, const char *text)
+{
+    const uint64_t n = text ? strlen(text) : 0;
+    const uint64_t head[2] = {text != NULL, n};
+    int is_good = EVP_DigestUpdate(ctx, head, sizeof head);
+    if (is_good && n > 0)
+        is_good = EVP_DigestUpdate(ctx, text, n);
+    return is_good ? 0 : EK_ENOMEM;
+}
+
+int ek_auth_salt(struct ek_salt *salt, const struct ek_auth *a,
+                 const char *authorization, const char *cache_salt)
+{
+    static const char domain[] = "evenkeel prefix cache salt";
+    const char *key = a->keys.len > 0 ? token_of(authorization) : NULL;
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    if (!key && !cache_salt) {
+        *salt = (struct ek_salt){0};
+        return 0;
+    }
+    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
+    int rc = EK_ENOMEM;
+    if (ctx && EVP_DigestInit_ex(ctx, EVP_sha256(), NULL) &&
+        EVP_DigestUpdate(ctx, domain, sizeof domain))
+        rc = digest_part(ctx, key);
+    if (!rc)
+        rc = digest_part(ctx, cache_salt);
+    if (!rc && !EVP_DigestFinal_ex(ctx, sum, NULL))
+        rc = EK_ENOMEM;
+    EVP_MD_CTX_free(ctx);
+    if (!rc)
+        memcpy(salt, sum, sizeof *salt);
+    return rc;
 }

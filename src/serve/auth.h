@@ -4,6 +4,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "serve/prefix.h"
 
 #include <stdbool.h>
 
@@ -26,5 +27,12 @@ int ek_auth_add(struct ek_auth *a, const char *key, struct ek_err *err) EK_MUST_
  * "Bearer <a good key>". The time depends on the length presented and the number of
  * keys, not on how much of a key agrees. */
 bool ek_auth_allows(const struct ek_auth *a, const char *authorization);
+
+/* Whose prefixes a request that ek_auth_allows may share: 128 bits of SHA-256 over the
+ * API key it came with (where keys are set) and its cache_salt (NULL: none), each with
+ * its length and whether it is there, so that no key and salt can give another pair's.
+ * {0,0} where there is neither. Errors: EK_ENOMEM. */
+int ek_auth_salt(struct ek_salt *salt, const struct ek_auth *a,
+                 const char *authorization, const char *cache_salt) EK_MUST_USE;
 
 #endif

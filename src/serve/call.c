@@ -82,6 +82,15 @@ static void set_head(struct ek_call *c)
     };
 }
 
+/* The nearer of the client's and the server's; 0: there is none. */
+static int64_t deadline_us(const struct ek_call *c)
+{
+    int64_t most = c->server->o.timeout_us;
+    int64_t us = (int64_t)(c->params.timeout * 1e6);
+    us = us > 0 && (most == 0 || us < most) ? us : most;
+    return us > 0 ? c->start_us + us : 0;
+}
+
 static int build(struct ek_call *c, enum ek_api_kind kind, struct ek_api_error *e)
 {
     struct ek_server *s = c->server;
@@ -99,9 +108,16 @@ static int build(struct ek_call *c, enum ek_api_kind kind, struct ek_api_error *
         ek_buf_init(&c->choices[i].tokens, ANSWER_BYTES_MAX);
         ek_buf_init(&c->choices[i].top, ANSWER_BYTES_MAX);
     }
+    struct ek_salt salt;
+    if (ek_auth_salt(&salt, s->o.auth, ek_http_header_get(r, "authorization"),
+                     c->params.cache_salt))
+        return ek_api_fail(e, 500, "", "the server is out of memory");
     for (int32_t i = 0; i < c->n_jobs; i++) {
-        c->jobs[i].request.user = c;
-        c->usage.prompt_tokens += c->jobs[i].request.n_prompt;
+        struct ek_request *request = &c->jobs[i].request;
+        request->user = c;
+        request->salt = salt;
+        request->deadline_us = deadline_us(c);
+        c->usage.prompt_tokens += request->n_prompt;
     }
     return 0;
 }
@@ -415,6 +431,17 @@ static void count_end(struct ek_call *c, const struct ek_delta *d,
         ek_metrics_add(m, tpot, ITL, decode / (ch->n_generated - 1));
 }
 
+/* Once a prompt. Before its admission the engine may still write n_cached. */
+static void count_cached(struct ek_call *c, struct ek_job *job,
+                         const struct ek_delta *d)
+{
+    if (job->has_news || d->admit_us == 0)
+        return;
+    job->has_news = true;
+    c->usage.cached_tokens += job->request.n_cached;
+    c->server->metrics.cached_tokens += (uint64_t)job->request.n_cached;
+}
+
 static void count_news(struct ek_call *c, struct ek_call_choice *ch,
                        const struct ek_delta *d)
 {
@@ -441,9 +468,10 @@ void ek_call_on_delta(struct ek_server *s, struct ek_delta *d)
     struct ek_call *c = r->user;
     struct ek_job *job = (struct ek_job *)r; /* its first member */
     int32_t index = (int32_t)(job - c->jobs) * (int32_t)c->params.n + d->choice;
+    count_cached(c, job, d);
     count_news(c, &c->choices[index], d);
     if (d->finish == EK_FINISH_ERROR)
-        fail(c, 500, d->error);
+        fail(c, d->is_expired ? 504 : 500, d->error);
     else if (d->finish == EK_FINISH_ABORT && !c->has_answered && !c->params.stream)
         fail(c, 503, "the server is stopping");
     if (!c->has_answered && c->params.stream)

@@ -275,6 +275,7 @@ void ek_choice_flush(struct ek_choice *c, struct ek_engine *e)
     d->stop_id = c->stop_id;
     d->stop_string = c->stop.hit;
     d->error = c->error;
+    d->is_expired = c->is_expired;
     d->admit_us = c->admit_us;
     d->first_us = c->first_us;
     d->end_us = c->end_us;

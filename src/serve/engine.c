@@ -275,6 +275,16 @@ static void take_results(struct ek_engine *e)
     }
 }
 
+static void count_tokens(struct ek_engine_stats *stats, int32_t n_tokens)
+{
+    int32_t i = 0;
+    while (i < EK_STEP_BUCKETS - 1 && n_tokens > 1 << i)
+        i++;
+    stats->steps_by_tokens[i]++;
+    stats->n_step_tokens = n_tokens;
+    stats->step_tokens += n_tokens;
+}
+
 bool ek_engine_step(struct ek_engine *e)
 {
     e->has_moved = false;
@@ -287,7 +297,7 @@ bool ek_engine_step(struct ek_engine *e)
         e->model.forward(e->model.arg, e->seqs, e->n_planned, e->logits);
         take_results(e);
         e->stats.n_steps++;
-        e->stats.n_step_tokens = n_tokens;
+        count_tokens(&e->stats, n_tokens);
         e->has_moved = true;
     }
     flush(e);

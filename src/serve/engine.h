@@ -38,6 +38,7 @@
 
 #define EK_CHOICES_MAX      16 /* n of one request */
 #define EK_DELTA_TOKENS_MAX (EK_STOP_BYTES_MAX + 64)
+#define EK_STEP_BUCKETS     18
 
 /* What the engine asks of a model; ek_lm_forward's contract. */
 struct ek_engine_model {
@@ -104,7 +105,11 @@ struct ek_engine_stats {
     int32_t n_free_pages;   /* that no sequence holds, cached ones included */
     int32_t n_cached_pages; /* of them kept by the prefix cache until they are needed */
     int32_t n_step_tokens;  /* in the latest step */
-    int64_t kv_saturated;   /* values of KV that the cache's format cut to its range */
+    int64_t step_tokens;    /* of all steps */
+    int64_t steps_by_tokens[EK_STEP_BUCKETS]; /* [i]: of at most 2^i tokens and more
+                                                 than 2^(i-1); the last: of more */
+    int64_t n_checked_pages;                  /* compared with the book before a read */
+    int64_t kv_saturated; /* values of KV that the cache's format cut to its range */
     int64_t faults[EK_PAGE_FAULT_COUNT_OF];
 };
 
@@ -125,6 +130,7 @@ struct ek_delta {
     int32_t stop_id;         /* token that ended it, or -1 */
     int32_t stop_string;     /* index of the stop string that ended it, or -1 */
     const char *error;       /* static sentence with EK_FINISH_ERROR, else NULL */
+    bool is_expired;         /* with EK_FINISH_ERROR: the deadline passed */
     int64_t admit_us;        /* of this choice; monotonic; 0: not yet */
     int64_t first_us;        /* its first token */
     int64_t end_us;

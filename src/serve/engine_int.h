@@ -62,6 +62,7 @@ struct ek_choice {
     enum ek_finish finish;
     int32_t stop_id;
     const char *error;
+    bool is_expired;                    /* it is that of the deadline */
     int64_t admit_us, first_us, end_us; /* as in the delta */
     struct ek_delta deltas[2]; /* one may be with the reader while the other fills */
     int32_t filling;           /* index of the engine's */

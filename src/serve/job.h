@@ -16,6 +16,7 @@ struct ek_job_model {
 /* One prompt of a call. */
 struct ek_job {
     struct ek_request request;
+    bool has_news;      /* n_cached of the request is counted */
     struct ek_str echo; /* the prompt's text when it is to be repeated; in the arena */
 };
 

@@ -1,5 +1,6 @@
 #include "serve/metrics.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Bounds as vLLM's dashboards expect them (spec: upper bounds, +Inf implied). */
@@ -76,6 +77,25 @@ static void put_label(struct ek_out *o, const char *s)
     }
 }
 
+/* The engine counts its steps itself, by powers of two. */
+static void write_steps(struct ek_out *o, const struct ek_engine_stats *e)
+{
+    int64_t sum = 0;
+    head(o, "iteration_tokens", "histogram", "tokens of a step");
+    for (int i = 0; i < EK_STEP_BUCKETS; i++) {
+        char bound[16] = "+Inf";
+        if (i < EK_STEP_BUCKETS - 1)
+            snprintf(bound, sizeof bound, "%d", 1 << i);
+        sum += e->steps_by_tokens[i];
+        ek_out_printf(o, "evenkeel_iteration_tokens_bucket{le=\"%s\"} %lld\n", bound,
+                      (long long)sum);
+    }
+    ek_out_printf(o,
+                  "evenkeel_iteration_tokens_sum %lld\n"
+                  "evenkeel_iteration_tokens_count %lld\n",
+                  (long long)e->step_tokens, (long long)sum);
+}
+
 static void write_engine(struct ek_out *o, const struct ek_metrics_now *now)
 {
     const struct ek_engine_stats *e = now->engine;
@@ -108,11 +128,14 @@ static void write_engine(struct ek_out *o, const struct ek_metrics_now *now)
     one(o, "kv_saturated_values_total", "counter",
         "values that the KV format cut to its range", (double)e->kv_saturated);
     one(o, "iterations_total", "counter", "steps of the engine", (double)e->n_steps);
-    one(o, "iteration_tokens", "gauge", "tokens of the latest step", e->n_step_tokens);
+    write_steps(o, e);
     one(o, "prompt_tokens_total", "counter", "prompt tokens computed",
         (double)e->prompt_tokens);
     one(o, "generation_tokens_total", "counter", "tokens sampled",
         (double)e->generated_tokens);
+    one(o, "pages_checked_total", "counter",
+        "KV pages compared with the book before they were read",
+        (double)e->n_checked_pages);
     head(o, "page_check_failures_total", "counter", "page checks that failed, by kind");
     for (int k = 1; k < EK_PAGE_FAULT_COUNT_OF; k++)
         ek_out_printf(o, "evenkeel_page_check_failures_total{kind=\"%s\"} %lld\n",
@@ -133,6 +156,9 @@ static void write_counters(struct ek_out *o, const struct ek_metrics *m)
             ek_out_printf(o, "evenkeel_http_responses_total{code=\"%d\"} %llu\n", code,
                           (unsigned long long)m->answers[code]);
     }
+    one(o, "prompt_tokens_cached_total", "counter",
+        "prompt tokens of requests that the prefix cache had (as their usage says)",
+        (double)m->cached_tokens);
     one(o, "requests_refused_total", "counter", "requests refused with 429: queue full",
         (double)m->refused_full);
 }

@@ -46,6 +46,7 @@ struct ek_metrics {
     uint64_t refused_full;  /* 429 */
     uint64_t prompt_tokens; /* of finished requests */
     uint64_t generation_tokens;
+    uint64_t cached_tokens; /* of prompts, each counted when its first news comes */
 };
 
 void ek_histogram_add(struct ek_histogram *h, enum ek_buckets b, double value);

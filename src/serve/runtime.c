@@ -159,7 +159,9 @@ static int open_model(struct ek_runtime *rt, const struct ek_modelfile *m,
         .prefill_chunk = o->prefill_chunk ? o->prefill_chunk : batch,
         .reserve_tokens = o->reserve_tokens,
         .page_check = o->page_check,
-        .caches_prefixes = o->caches_prefixes,
+        /* By tokens a page's values depend on the batch it was computed in: another
+         * sequence would have computed other bits. */
+        .caches_prefixes = o->caches_prefixes && rt->crossover.n == 0,
     };
     return 0;
 }

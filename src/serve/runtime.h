@@ -38,7 +38,9 @@ struct ek_runtime_options {
     int32_t prefill_chunk;    /* 0: max_batch_tokens */
     int32_t reserve_tokens;   /* as of the engine */
     enum ek_page_check page_check;
-    bool caches_prefixes;
+    bool caches_prefixes; /* not with two copies chosen by tokens: then keys and values
+                             depend on the batch, and no prefix is kept whatever this
+                             says (engine_options has what holds) */
     void (*on_progress)(void *arg, int64_t done_bytes, int64_t total_bytes);
     void *progress_arg;
 };

@@ -121,6 +121,7 @@ static int64_t expire_list(struct ek_engine *e, struct ek_choice_list *l, int64_
             continue;
         }
         e->stats.n_expired++;
+        c->is_expired = true;
         ek_choice_end(c, e, EK_FINISH_ERROR,
                       "the request's deadline passed before its answer was complete");
     }
@@ -382,6 +383,8 @@ static bool check_one(struct ek_engine *e, int32_t i)
     int32_t n = e->planned[i].n_tokens;
     int32_t *numbers = e->numbers + (size_t)i * (size_t)ek_pages_for_tokens(e->o.ctx);
     int32_t bad = 0;
+    if (e->o.page_check != EK_PAGE_CHECK_OFF)
+        e->stats.n_checked_pages += t->n_pages;
     enum ek_page_fault fault =
         ek_pages_check(&e->pages, t, c->tokens, n, numbers, &bad);
     if (fault) {

@@ -19,6 +19,7 @@ struct ek_server_options {
     const char *cors;           /* the one origin allowed, "*" for any; NULL: off */
     int32_t max_queue;          /* choices that may wait beside those that run */
     int64_t drain_us;           /* answers under way may take so long after stop */
+    int64_t timeout_us;         /* no answer may take longer; 0: as long as it takes */
     int64_t keep_alive_us;      /* a silent stream gets a comment so often */
     struct ek_http_limits limits;
 };

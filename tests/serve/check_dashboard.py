@@ -73,6 +73,16 @@ class Dashboard(unittest.TestCase):
             for names in re.findall(r"(?:by|on|group_left) \(([^)]*)\)", expr):
                 self.assertLessEqual(set(re.findall(r"\w+", names)), known, expr)
 
+    def test_what_an_operator_must_see_has_a_panel(self):
+        shown = " ".join(expr for _, expr in EXPRS)
+        for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_ratio",
+                     "num_preemptions_total", "prefix_cache_hits_total",
+                     "prefix_cache_evicted_pages_total", "page_check_failures_total",
+                     "kv_pages_quarantined", "deadlines_missed_total",
+                     "requests_refused_total", "time_to_first_token_seconds_bucket",
+                     "inter_token_latency_seconds_bucket"):
+            self.assertRegex(shown, rf"evenkeel_{name}\b")
+
     def test_variables_ask_for_metrics_that_are_exported(self):
         for variable in BOARD["templating"]["list"][1:]:
             for name in re.findall(r"evenkeel_\w+", variable["definition"]):
@@ -109,6 +119,20 @@ class Dashboard(unittest.TestCase):
 
 
 class Conventions(unittest.TestCase):
+    def test_the_names_of_the_field_are_there_under_our_prefix(self):
+        # As vLLM has them (base units; counters end in _total).
+        for name in ("num_requests_running", "num_requests_waiting", "kv_cache_usage_ratio",
+                     "prefix_cache_queries_total", "prefix_cache_hits_total",
+                     "num_preemptions_total", "prompt_tokens_total", "generation_tokens_total",
+                     "request_success_total", "iteration_tokens", "request_prompt_tokens",
+                     "request_generation_tokens", "request_params_n",
+                     "request_params_max_tokens", "time_to_first_token_seconds",
+                     "inter_token_latency_seconds", "request_time_per_output_token_seconds",
+                     "e2e_request_latency_seconds", "request_queue_time_seconds",
+                     "request_inference_time_seconds", "request_prefill_time_seconds",
+                     "request_decode_time_seconds", "cache_config_info"):
+            self.assertIn("evenkeel_" + name, METRICS.types)
+
     def test_names_follow_prometheus(self):
         for name, kind in METRICS.types.items():
             self.assertRegex(name, r"^evenkeel_[a-z][a-z0-9]*(_[a-z0-9]+)*$")

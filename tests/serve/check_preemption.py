@@ -37,9 +37,11 @@ def metric(server, name):
 
 
 class Preemption(unittest.TestCase):
+    kv = ("--kv-dtype", "bf16", "--kv-memory", "66KiB")
+
     @classmethod
     def setUpClass(cls):
-        server = keelkit.Server(TINY, "--max-seqs", "1", "--kv-dtype", "bf16",
+        server = keelkit.Server(TINY, "--max-seqs", "1", *cls.kv[:2],
                                 "--prefix-cache", "off")
         try:
             cls.alone = [choices(server, request(i)) for i in range(N)]
@@ -50,8 +52,8 @@ class Preemption(unittest.TestCase):
             assert server.stop() == 0
 
     def crowd(self, *options):
-        server = keelkit.Server(TINY, "--max-seqs", "8", "--kv-dtype", "bf16",
-                                "--kv-memory", "66KiB", "--reserve-tokens", "0", *options)
+        server = keelkit.Server(TINY, "--max-seqs", "8", *self.kv,
+                                "--reserve-tokens", "0", *options)
         try:
             with concurrent.futures.ThreadPoolExecutor(N) as pool:
                 got = list(pool.map(lambda i: choices(server, request(i)), range(N)))
@@ -75,6 +77,11 @@ class Preemption(unittest.TestCase):
         got, hits = self.crowd("--prefix-cache", "off")
         self.assertEqual(got, self.alone)
         self.assertEqual(hits, 0)
+
+
+class PreemptionInFp8(Preemption):
+    """What decoding wrote in e4m3 is what reading the answer again writes."""
+    kv = ("--kv-dtype", "fp8", "--kv-memory", "33KiB")
 
 
 if __name__ == "__main__":

@@ -4,13 +4,15 @@ import unittest
 
 import soak
 
-SECONDS = float(os.environ.get("EK_SOAK_SECONDS", "20"))
+SECONDS = float(os.environ.get("EK_SOAK_SECONDS", "20")) / 2  # twice: two ways to check
 
 
 class Promises(unittest.TestCase):
+    page_check = "pages"
+
     @classmethod
     def setUpClass(cls):
-        cls.soak = soak.Soak(SECONDS)
+        cls.soak = soak.Soak(SECONDS, page_check=cls.page_check)
         cls.failures = cls.soak.run()
 
     def test_every_promise_held(self):
@@ -19,10 +21,15 @@ class Promises(unittest.TestCase):
     def test_every_kind_of_client_came_and_the_queue_was_full(self):
         counts = self.soak.counts
         for act, outcome in (("known", "answered"), ("sample", "answered"),
+                             ("share", "answered"), ("late", "late"), ("late", "answered"),
                              ("crowd", "refused"), ("leave", "left"), ("half", "left"),
                              ("bad_body", "refused"), ("bad_bytes", "refused"),
                              ("read", "answered")):
             self.assertGreater(counts[act, outcome], 0, (act, outcome))
+
+
+class EveryTokenChecked(Promises):
+    page_check = "full"
 
 
 class Instrument(unittest.TestCase):
@@ -33,6 +40,8 @@ class Instrument(unittest.TestCase):
         done, error = b"data: [DONE]\n\n", b'data: {"error":{"message":"x"}}\n\n'
         good = piece % b"null" + piece % b'"length"'
         self.assertEqual(soak.texts_of_stream(good + done), ["aa"])
+        with self.assertRaises(soak.Late):
+            soak.texts_of_stream(piece % b"null" + b'data: {"error":{"code":504}}\n\n' + done)
         for bad in (good, piece % b"null" + done, piece % b'"abort"' + done,
                     piece % b"null" + error + done, b""):
             with self.assertRaises(soak.Broken):

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """soak.py - keel serve under everything at once: random arrivals, clients that leave,
-cancelled and malformed requests, a queue that overflows, answers whose text is known.
+cancelled and malformed requests, a queue that overflows, too few KV pages, beginnings that
+are shared within a salt, priorities, deadlines, answers whose text is known.
 
-    KEEL=build/release/bin/keel PYTHONPATH=tests tests/serve/soak.py --seconds 1800
+    KEEL=build/release/bin/keel PYTHONPATH=tests tests/serve/soak.py --minutes 30
 
-It promises: every request is answered or refused; an answer is, whatever else runs, that of
-the quiet server; no request is stuck; no page check fails; memory, descriptors and KV pages
-end where they began. It ends with 0 when all that held, and prints what did not.
+It promises: every request is answered, refused or told that it is late; an answer is,
+whatever else runs, that of the quiet server; no request is stuck; no page check fails;
+memory, descriptors and KV pages end where they began, the pages free or in the prefix cache.
+It ends with 0 when all that held, and prints what did not.
 """
 import argparse
 import collections
@@ -32,10 +34,13 @@ RSS_SLACK = 4096  # KiB that memory may differ by between an early and the last 
 # Room for few: 4 seats, 8 waiting, and 20 pages where 4 full contexts would be 32; and
 # no reservation, so that answers do run out of pages.
 LIMITS = ("--max-seqs", "4", "--max-queue", "8", "--kv-memory", "120KiB", "--threads", "2",
-          "--reserve-tokens", "0", "--page-check", "full")
+          "--reserve-tokens", "0")
+COMMON = "The captain of the ship says to all who are on it "
 KNOWN = [{"prompt": text, "max_tokens": n, "ignore_eos": True, "temperature": t, "seed": 7}
          for text, n, t in (("abc", 20, 0), ("hello there", 60, 1), ("\u65e5\u672c", 5, 1.5),
-                            ("0 1 2 3 4 5 6 7 8 9", 80, 0), ("x", 1, 0))]
+                            ("0 1 2 3 4 5 6 7 8 9", 80, 0), ("x", 1, 0),
+                            (COMMON + "that they stay.", 30, 0), (COMMON + "to go.", 30, 1),
+                            (COMMON + COMMON[:-1] + ":", 10, 0))]
 BAD_BODIES = [b"", b"{", b"[]", b'{"prompt":5}', b'{"prompt":"a","n":0}', b"\xff\xfe",
               b'{"prompt":"a","max_tokens":1e99}', b'{"prompt":' + b"[" * 5000,
               b'{"prompt":"' + b"a " * 2000 + b'"}', b'{"prompt":"a","model":"other"}']
@@ -68,6 +73,8 @@ def texts_of_stream(body):
     check(events and events[-1] == "[DONE]", "stream without an end:", body[-200:])
     texts, ends = collections.defaultdict(str), {}
     for event in map(json.loads, events[:-1]):
+        if event.get("error", {}).get("code") == 504:
+            raise Late
         check("error" not in event, "error in a stream:", event)
         for choice in event["choices"]:
             texts[choice["index"]] += choice["text"]
@@ -75,6 +82,10 @@ def texts_of_stream(body):
                 ends[choice["index"]] = choice["finish_reason"]
     check(set(ends) == set(texts) and set(ends.values()) <= {"stop", "length"}, "ends:", ends)
     return [texts[i] for i in sorted(texts)]
+
+
+class Late(Exception):
+    """The request's deadline passed."""
 
 
 class Client(threading.Thread):
@@ -85,6 +96,7 @@ class Client(threading.Thread):
 
     def run(self):
         acts = [(self.known, 30), (self.sample, 20), (self.crowd, 10), (self.leave, 20),
+                (self.share, 20), (self.late, 10),
                 (self.bad_body, 8), (self.bad_bytes, 6), (self.half, 4), (self.read, 4)]
         names, weights = zip(*acts)
         while time.monotonic() < self.soak.deadline:
@@ -128,16 +140,37 @@ class Client(threading.Thread):
         if status == 429:
             check(json.loads(body)["error"]["code"] == 429, body)
             return None
+        if status == 504 and "timeout" in request:
+            raise Late
         check(status == 200, status, body)
         return texts_of_stream(body) if stream else texts_of(body)
 
     def known(self):
-        i = self.rng.randrange(len(KNOWN))
-        texts = self.complete(KNOWN[i])
+        return self.ask_again(self.rng.randrange(len(KNOWN)))
+
+    def ask_again(self, i, **more):
+        """Asks for a known answer; nothing in `more` may change it."""
+        texts = self.complete({**KNOWN[i], **more})
         if texts is None:
             return "refused"
-        check(texts == self.soak.known[i], "another answer to", KNOWN[i], ":", texts)
+        check(texts[:1] == self.soak.known[i], "another answer to", KNOWN[i], more, ":", texts)
+        if KNOWN[i]["temperature"] == 0:
+            check(set(texts) == set(texts[:1]), "choices differ:", KNOWN[i], more, texts)
         return "answered"
+
+    def share(self):
+        """Known answers to prompts that begin alike, of several tenants and urgencies."""
+        return self.ask_again(self.rng.randrange(len(KNOWN) - 3, len(KNOWN)),
+                              cache_salt=self.rng.choice([None, "a", "b", str(time.time())]),
+                              n=self.rng.randint(1, 3), priority=self.rng.randint(-2, 2))
+
+    def late(self):
+        """Known answers with little time: all of one in time, or none."""
+        try:
+            return self.ask_again(self.rng.randrange(len(KNOWN)), n=self.rng.randint(1, 2),
+                                  timeout=self.rng.choice([0.001, 0.005, 0.02, 0.1, 10]))
+        except Late:
+            return "late"
 
     def sample(self):
         request = {"prompt": "".join(self.rng.choices("abc xyz", k=self.rng.randint(1, 40))),
@@ -202,11 +235,12 @@ class Client(threading.Thread):
 
 
 class Soak:
-    def __init__(self, seconds, model=TINY, n_clients=8, seed=1):
+    def __init__(self, seconds, model=TINY, n_clients=8, seed=1, page_check="pages"):
         self.seconds, self.n_clients, self.seed = seconds, n_clients, seed
         # A sanitizer keeps freed memory to find its use; little of it, or RSS says nothing.
         asan = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_size_mb=4"
-        self.server = keelkit.Server(model, *LIMITS, env={"ASAN_OPTIONS": asan.lstrip(":")})
+        self.server = keelkit.Server(model, *LIMITS, "--page-check", page_check,
+                                     env={"ASAN_OPTIONS": asan.lstrip(":")})
         self.lock = threading.Lock()
         self.counts = collections.Counter()
         self.failures = []
@@ -290,7 +324,7 @@ class Soak:
 
     def report(self, second):
         print(f"{second:.0f} s: {self.n('answered')} answered, {self.n('refused')} refused, "
-              f"{self.n('left')} left, {len(self.failures)} failures, "
+              f"{self.n('left')} left, {self.n('late')} late, {len(self.failures)} failures, "
               f"RSS {self.rss[-1][1]} KiB", flush=True)
 
     def run(self, report_s=0):
@@ -306,10 +340,14 @@ class Soak:
                 self.fail(f"descriptors: {before} became {after}")
             if self.ask_known() != self.known:
                 self.fail("the quiet server gives other answers than at the start")
-            if self.server.metric("evenkeel_page_check_failures_total"):
-                self.fail("a page check failed")
-            if not self.server.metric("evenkeel_num_preemptions_total"):
-                self.fail("nothing was preempted: the soak is too mild")
+            for name in ("page_check_failures_total", "kv_pages_quarantined"):
+                if self.server.metric("evenkeel_" + name):
+                    self.fail(f"{name}: a page check failed")
+            for name in ("num_preemptions_total", "prefix_cache_hits_total",
+                         "prefix_cache_evicted_pages_total", "deadlines_missed_total",
+                         "pages_checked_total"):
+                if not self.server.metric("evenkeel_" + name):
+                    self.fail(f"{name} is 0: the soak is too mild")
             # ThreadSanitizer's own memory grows with what is touched.
             is_tsan = b"__tsan_init" in pathlib.Path(keelkit.need_keel()).read_bytes()
             if self.growth_kib() > RSS_SLACK and not is_tsan:
@@ -325,12 +363,16 @@ class Soak:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
-    parser.add_argument("--seconds", type=float, default=1800)
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--minutes", type=float, default=30)
+    length.add_argument("--seconds", type=float)
     parser.add_argument("--clients", type=int, default=8)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--model", default=TINY)
+    parser.add_argument("--page-check", choices=["off", "pages", "full"], default="pages")
     args = parser.parse_args()
-    soak = Soak(args.seconds, args.model, args.clients, args.seed)
+    soak = Soak(args.seconds or 60 * args.minutes, args.model, args.clients, args.seed,
+                args.page_check)
     failures = soak.run(report_s=30)
     for (act, outcome), n in sorted(soak.counts.items()):
         print(f"{act:10} {outcome:9} {n}")

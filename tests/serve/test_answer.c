@@ -56,7 +56,7 @@ static json_t *parsed(const struct fixture *f, bool is_event)
 static const struct ek_token tokens[] = {{'h', -0.5f, 0}, {0xe2, -INFINITY, 1}};
 static const struct ek_logprob top[] = {
     {'h', -0.5f}, {'x', -1.0f}, {0xe2, -0.1f}, {0xe3, -0.2f}};
-static const struct ek_answer_usage usage = {3, 2};
+static const struct ek_answer_usage usage = {3, 2, 1};
 
 static struct ek_answer_piece piece_of_text(void)
 {
@@ -84,17 +84,20 @@ static void a_chat_has_content_logprobs_and_usage(void **state)
     json_t *root = parsed(&f, false);
     const char *id, *content, *reason, *stop;
     json_t *listed, *first;
-    json_int_t total, index;
+    json_int_t total, index, cached;
     assert_int_equal(
-        json_unpack(root, "{s:s, s:[{s:I, s:{s:s}, s:{s:o}, s:s, s:s}], s:{s:I}}", "id",
-                    &id, "choices", "index", &index, "message", "content", &content,
-                    "logprobs", "content", &listed, "finish_reason", &reason,
-                    "stop_reason", &stop, "usage", "total_tokens", &total),
+        json_unpack(root,
+                    "{s:s, s:[{s:I, s:{s:s}, s:{s:o}, s:s, s:s}], s:{s:I, s:{s:I}}}",
+                    "id", &id, "choices", "index", &index, "message", "content",
+                    &content, "logprobs", "content", &listed, "finish_reason", &reason,
+                    "stop_reason", &stop, "usage", "total_tokens", &total,
+                    "prompt_tokens_details", "cached_tokens", &cached),
         0);
     assert_string_equal(content, "a\n\"\xef\xbf\xbd");
     assert_string_equal(reason, "stop");
     assert_string_equal(stop, "S");
     assert_int_equal(total, 5);
+    assert_int_equal(cached, 1);
     assert_int_equal(json_array_size(listed), 2);
     first = json_array_get(listed, 1);
     assert_true(json_number_value(json_object_get(first, "logprob")) == -9999.0);

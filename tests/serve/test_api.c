@@ -38,7 +38,8 @@ static void every_field_arrives(void **state)
         "\"stream_options\":{\"include_usage\":true,\"continuous_usage_stats\":true},"
         "\"include_stop_str_in_output\":true,\"ignore_eos\":true,"
         "\"skip_special_tokens\":false,\"return_token_ids\":true,"
-        "\"request_id\":\"r1\",\"user\":\"u\",\"cache_salt\":\"s\",\"priority\":0,"
+        "\"request_id\":\"r1\",\"user\":\"u\",\"cache_salt\":\"s\",\"priority\":-7,"
+        "\"timeout\":1.5,"
         "\"response_format\":{\"type\":\"text\"},\"tool_choice\":\"none\",\"tools\":[],"
         "\"parallel_tool_calls\":true,\"chat_template_kwargs\":{\"x\":1},"
         "\"something_new\":{\"a\":[1]}}";
@@ -66,6 +67,9 @@ static void every_field_arrives(void **state)
     assert_true(p->include_stop && p->ignore_eos && p->return_token_ids);
     assert_false(p->skip_special_tokens);
     assert_string_equal(p->request_id, "r1");
+    assert_string_equal(p->cache_salt, "s");
+    assert_int_equal(p->priority, -7);
+    assert_true(p->timeout == 1.5);
     assert_non_null(p->kwargs);
     done(&r);
 }
@@ -175,6 +179,20 @@ static void numbers_out_of_range_and_wrong_types_are_named(void **state)
         {"\"logit_bias\":{\"99999999999\":1}", "logit_bias"},
         {"\"logit_bias\":[1]", "logit_bias"},
         {"\"model\":5", "model"},
+        {"\"cache_salt\":\"\"", "cache_salt"},
+        {"\"cache_salt\":5", "cache_salt"},
+        {"\"cache_salt\":\"a\\u0000b\"", "cache_salt"},
+        {"\"priority\":2147483648", "priority"},
+        {"\"priority\":-2147483649", "priority"},
+        {"\"priority\":0.5", "priority"},
+        {"\"priority\":\"high\"", "priority"},
+        {"\"priority\":true", "priority"},
+        {"\"timeout\":0", "timeout"},
+        {"\"timeout\":-1", "timeout"},
+        {"\"timeout\":86401", "timeout"},
+        {"\"timeout\":1e308", "timeout"},
+        {"\"timeout\":\"1s\"", "timeout"},
+        {"\"timeout\":{\"call_timeout\":1}", "timeout"},
         {"\"request_id\":\"a\\r\\nX: 1\"", "request_id"},
         {"\"request_id\":\"\\u007f\"", "request_id"},
         {"\"chat_template_kwargs\":[]", "chat_template_kwargs"},
@@ -197,7 +215,6 @@ static void what_is_not_supported_is_refused_by_name(void **state)
         {"\"modalities\":[\"text\",\"audio\"]", "modalities"},
         {"\"guided_json\":{\"a\":1}", "guided_json"},
         {"\"prompt_logprobs\":1", "prompt_logprobs"},
-        {"\"priority\":1", "priority"},
     };
     REFUSE(EK_API_CHAT, MSG, cases);
     static const struct refusal others[] = {

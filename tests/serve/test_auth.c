@@ -77,6 +77,43 @@ static void a_file_gives_its_lines(void **state)
     unlink(path);
 }
 
+static struct ek_salt salt_of(const struct ek_auth *a, const char *key,
+                              const char *salt)
+{
+    struct ek_salt s = {1, 1};
+    assert_int_equal(ek_auth_salt(&s, a, key, salt), 0);
+    return s;
+}
+
+static void equal_keys_and_salts_share_and_no_others_do(void **state)
+{
+    (void)state;
+    struct ek_auth a, open;
+    ek_auth_init(&a);
+    ek_auth_init(&open);
+    assert_int_equal(ek_auth_add(&a, "ab", NULL), 0);
+    const struct ek_salt salts[] = {
+        salt_of(&open, NULL, NULL),     salt_of(&open, NULL, "a"),
+        salt_of(&open, NULL, "ab"),     salt_of(&a, "Bearer ab", NULL),
+        salt_of(&a, "Bearer a", "b"),   salt_of(&a, "Bearer ab", "b"),
+        salt_of(&a, "Bearer a", "bb"),  salt_of(&a, "Bearer b", NULL),
+        salt_of(&a, "Bearer ab", "ab"),
+    };
+    size_t n = sizeof salts / sizeof salts[0];
+    assert_true(salts[0].lo == 0 && salts[0].hi == 0);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = 0; k < i; k++) /* each half tells them apart */
+            assert_true(salts[i].lo != salts[k].lo && salts[i].hi != salts[k].hi);
+    }
+    struct ek_salt again = salt_of(&a, "bearer   ab", "ab");
+    assert_memory_equal(&again, &salts[n - 1], sizeof again);
+    /* Without keys nobody is told from anybody by what he presents. */
+    again = salt_of(&open, "Bearer ab", "ab");
+    assert_memory_equal(&again, &salts[2], sizeof again);
+    ek_auth_release(&a);
+    ek_auth_release(&open);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -84,6 +121,7 @@ int main(void)
         cmocka_unit_test(only_the_exact_key_opens),
         cmocka_unit_test(a_key_without_text_or_with_a_line_end_is_refused),
         cmocka_unit_test(a_file_gives_its_lines),
+        cmocka_unit_test(equal_keys_and_salts_share_and_no_others_do),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
