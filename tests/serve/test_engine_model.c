@@ -59,6 +59,13 @@ static void poison(void *arg, int32_t page)
     ek_kv_poison(&s->rt->kv, page);
 }
 
+static void together(void *arg, void (*fn)(void *work, int member, int n_members),
+                     void *work)
+{
+    struct stage *s = arg;
+    ek_team_run(s->rt->team, fn, work);
+}
+
 static void on_delta(void *arg, struct ek_delta *d)
 {
     struct stage *s = arg;
@@ -82,6 +89,7 @@ static void open_stage(struct stage *s, struct ek_runtime *rt,
     model.forward = watched_forward;
     model.copy_page = copy_page;
     model.poison = poison;
+    model.together = together;
     model.arg = s;
     assert_int_equal(
         ek_engine_new(&s->engine, &model, rt->tokenizer, o, rt->ops, on_delta, s, NULL),
