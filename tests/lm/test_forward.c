@@ -123,7 +123,8 @@ static void every_weight_format_and_kv_dtype_keeps_the_bits(void **state)
 
 /* A prompt whole, then again in chunks of 3 and of 1: steps that members share by rows
  * and steps in which each prepares all rows for itself. */
-static void run_on_team(const char *file, int n_threads, float *rows[3], int32_t *V)
+static void run_on_team(const char *file, enum ek_lm_weights weights, int n_threads,
+                        float *rows[3], int32_t *V)
 {
     static const int32_t chunks[3] = {0, 3, 1};
     struct kit k;
@@ -131,7 +132,7 @@ static void run_on_team(const char *file, int n_threads, float *rows[3], int32_t
     struct kit_options o = {.file = file,
                             .isa = ek_isa_best(),
                             .n_threads = n_threads,
-                            .weights = EK_LM_WEIGHTS_INT8,
+                            .weights = weights,
                             .kv_dtype = EK_DTYPE_BF16};
     kit_open(&k, &o);
     fill_tokens(&r, k.V);
@@ -147,12 +148,15 @@ static void any_number_of_threads_gives_the_same_bits(void **state)
 {
     (void)state;
     static const int teams[] = {1, 2, 3, 8, 17};
+    /* FP8: its blocks of 128 rows are packed whole, however panels are dealt out. */
+    static const enum ek_lm_weights weights[] = {EK_LM_WEIGHTS_FP8, EK_LM_WEIGHTS_INT8,
+                                                 EK_LM_WEIGHTS_INT4};
     for (size_t f = 0; f < N_FILES; f += 2) {
         float *want[3], *got[3];
         int32_t V = 0;
-        run_on_team(files[f], 1, want, &V);
+        run_on_team(files[f], weights[f / 2], 1, want, &V);
         for (size_t n = 0; n < sizeof teams / sizeof teams[0]; n++) {
-            run_on_team(files[f], teams[n], got, &V);
+            run_on_team(files[f], weights[f / 2], teams[n], got, &V);
             for (int i = 0; i < 3; i++) {
                 assert_memory_equal(got[i], want[0], (size_t)V * sizeof(float));
                 free(got[i]);
