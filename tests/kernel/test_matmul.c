@@ -122,11 +122,10 @@ static void products_agree_with_f64_over_the_shape_grid(void **state)
 }
 
 /* Rows alone, columns in ranges, activations prepared in ranges: the same bits. */
-static void check_splits(const struct ek_ops *ops)
+static void check_split(const struct ek_ops *ops, int64_t T, int64_t N, int64_t K)
 {
     for (int format = 0; format < EK_WEIGHT_COUNT; format++) {
         struct fixture f;
-        int64_t T = 17, N = 129, K = 577;
         setup(&f, (enum ek_weight_format)format, T, N, K);
         float *whole = new_floats(T * f.ldy);
         ops->matmul_prepare(f.act, f.w.format, f.x, f.ldx, T, K, 0, T);
@@ -143,6 +142,12 @@ static void check_splits(const struct ek_ops *ops)
         ek_free(whole);
         teardown(&f);
     }
+}
+
+static void check_splits(const struct ek_ops *ops)
+{
+    check_split(ops, 17, 129, 577);
+    check_split(ops, 300, 33, 577); /* more rows than stay in L2, in every format */
 }
 
 static void
