@@ -24,7 +24,11 @@ uint64_t ek_avx512_probe_read(const void *p, size_t n)
         }
     __m512i all = _mm512_add_epi64(_mm512_add_epi64(sum[0], sum[1]),
                                    _mm512_add_epi64(sum[2], sum[3]));
-    return (uint64_t)_mm512_reduce_add_epi64(all);
+    uint64_t lanes[8], total = 0;
+    _mm512_storeu_si512(lanes, all);
+    for (int i = 0; i < 8; i++) /* wraps, which a reduction of signed words may not */
+        total += lanes[i];
+    return total;
 }
 
 /* n times `step` on each chain; the asm keeps the values from being known. */
