@@ -53,10 +53,9 @@ class Times(unittest.TestCase):
                           "-n", 5, "-c", 3)
         self.assertEqual(r["requests"]["ok"], 6)
         self.assertGreaterEqual(r["ttft_ms"]["min"], 150)
-        self.assertGreaterEqual(r["ttft_ms"]["min"], r["first_event_ms"]["min"] + 140)
+        # Gaps have no lower bound: a client that had no processor reads two at once.
+        self.assertLessEqual(r["first_event_ms"]["mean"], r["ttft_ms"]["mean"])
         self.assertEqual(r["itl_ms"]["count"], 6 * 4)
-        self.assertGreaterEqual(r["itl_ms"]["mean"], 19)
-        self.assertGreaterEqual(r["tpot_ms"]["min"], 19)
         self.assertGreaterEqual(r["e2e_ms"]["min"], 150 + 4 * 20)
         # (e2e - ttft) / (n - 1) holds for the means, too, where all n are equal.
         want = (r["e2e_ms"]["mean"] - r["ttft_ms"]["mean"]) / 4
@@ -109,14 +108,19 @@ class Times(unittest.TestCase):
 
 class Load(unittest.TestCase):
     def test_a_closed_loop_keeps_so_many_under_way_and_never_more(self):
-        with FakeServer(lambda q: q.answer(before=0.05)) as server:
+        eight = threading.Barrier(8)
+
+        def together(q):
+            eight.wait(60)
+            q.answer()
+
+        with FakeServer(together) as server:
             done = bench(server.url, "--no-calibrate", "-c", 8, "--requests", 40,
                          "--json", "-")
             r = json.loads(done.stdout)
             self.assertEqual(server.peak, 8)
         self.assertEqual((r["requests"]["sent"], r["requests"]["ok"]), (40, 40))
         self.assertEqual(r["peak_concurrency"], 8)
-        self.assertGreaterEqual(r["seconds"], 5 * 0.05)
 
     def test_the_warm_up_and_the_questions_before_are_not_counted(self):
         r, seen, _ = measure(lambda q: q.answer(prompt=3 * q.n_words + 10), "--requests", 5,
@@ -330,8 +334,8 @@ class Misbehaviour(unittest.TestCase):
                           "--requests", 6, "-c", 1, "--slo", "ttft:1100,e2e:100000")
         self.assertLessEqual(r["goodput"]["within"], 4)
         self.assertGreater(r["goodput"]["within"], 0)
-        r, _, _ = measure(lambda q: q.answer(3, between=0.1), "--requests", 3,
-                          "--slo", "ttft:100000,tpot:50")
+        r, _, _ = measure(lambda q: q.answer(3, between=0.5), "--requests", 3,
+                          "-c", 3, "--slo", "ttft:100000,tpot:1")
         self.assertEqual(r["goodput"]["within"], 0)
 
     def test_a_server_that_dies_is_reported_with_what_was_measured(self):
