@@ -1,8 +1,8 @@
 /* kv.c - one allocation for the pages of all layers; layer l's K pool, then its V pool.
  *
- * Memory is not touched here, so a large pool costs nothing until pages are used. It is
- * asked for in pages of 2 MiB: with those of 4 KiB attention at depth takes a third
- * longer, for it reads a KiB here and a KiB there.
+ * Of each pool only the beginning is touched here, so a large one costs little until
+ * its pages are used. Memory is asked for in pages of 2 MiB: with those of 4 KiB
+ * attention at depth takes a third longer, for it reads a KiB here and a KiB there.
  */
 #include "lm/kv.h"
 
@@ -49,6 +49,10 @@ int ek_kv_init(struct ek_kv *kv, const struct ek_lm_params *p, enum ek_dtype dty
                           "no memory for %d pages of %d tokens of keys and values "
                           "(%s); fewer or smaller sequences need less",
                           n_pages, EK_PAGE_TOKENS, ek_format_bytes(text, total));
+    /* The first pages are sure to be used: the system clears them now, and not one after
+     * the other while the first answer waits. */
+    for (size_t i = 0; i < 2 * (size_t)p->n_layers; i++)
+        data[i * pool] = 0;
     *kv = (struct ek_kv){.dtype = dtype,
                          .n_pages = n_pages,
                          .n_layers = p->n_layers,
