@@ -386,6 +386,28 @@ class Quantize(unittest.TestCase):
                 w = PackedQuantizationCompressor.decompress(state, scheme)["weight"]
                 np.testing.assert_array_equal(w.float().numpy(), decode(t, name))
 
+    def test_transformers_computes_the_same_from_folders_as_from_their_numbers(self):
+        if not os.environ.get("EK_FULL"):
+            self.skipTest("EK_FULL is not set")
+        try:
+            import accelerate  # noqa: F401  what transformers loads FP8 with
+            import compressed_tensors  # noqa: F401
+            import torch
+            from transformers import AutoModelForCausalLM, FineGrainedFP8Config
+        except ImportError as e:
+            self.skipTest(f"{e.name} is not installed")
+        ids = torch.tensor([[1, 50, 7, 260, 33]])
+        for to in ("int4", "fp8"):
+            out, plain = self.place(to), self.place(to + "-f32")
+            self.run_ok(self.folder, out, "--to", to)
+            t = read_safetensors(out + "/model.safetensors")
+            make_folder(plain, {n: decode(t, n) for n in self.weights}, "F32")
+            more = {} if to == "int4" else {
+                "quantization_config": FineGrainedFP8Config(dequantize=True)}
+            logits = [AutoModelForCausalLM.from_pretrained(p, dtype=torch.float32, **k)(
+                ids).logits for p, k in ((plain, {}), (out, more))]
+            self.assertTrue(torch.equal(*logits))
+
     def test_folders_of_fp8_decode_by_the_published_format(self):
         out = self.place("fp8")
         told = self.run_ok(self.folder, out, "--to", "fp8", "--json")
