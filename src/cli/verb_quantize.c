@@ -1,5 +1,6 @@
 /* verb_quantize.c - keel quantize: a model file rewritten in a smaller format. */
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "cli/progress.h"
 #include "cli/quantize.h"
@@ -7,6 +8,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <string.h>
 
 #define ARENA_BYTES (1 << 20)
 
@@ -173,6 +175,26 @@ static int write_out(struct work *w, struct ek_err *err)
     return rc;
 }
 
+/* That the texts can be used, before anything takes long. */
+static int check_texts(const struct work *w, struct ek_err *err)
+{
+    const char *const texts[] = {w->set->calibrate, w->set->check};
+    for (int i = 0; i < 2; i++) {
+        struct ek_file f = {0};
+        if (!texts[i])
+            continue;
+        if (w->set->ctx > w->p.ctx)
+            return ek_err_set(err, EK_EINVAL,
+                              "--ctx %lld: expected at most the model's %d",
+                              (long long)w->set->ctx, w->p.ctx);
+        int rc = strcmp(texts[i], "-") ? ek_file_open(&f, texts[i], err) : 0;
+        ek_file_close(&f);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
 /* *is_input: what failed is IN's or a text's fault. */
 static int work(struct work *w, bool *is_input, struct ek_err *err)
 {
@@ -181,6 +203,8 @@ static int work(struct work *w, bool *is_input, struct ek_err *err)
     int rc = ek_modelfile_open(&w->m, w->in, err);
     if (!rc)
         rc = ek_lm_params_read(&w->p, &w->m, err);
+    if (!rc)
+        rc = check_texts(w, err);
     if (!rc)
         rc = ek_team_new(&w->team, (int)set->threads, true, err);
     if (!rc && set->calibrate)

@@ -31,6 +31,17 @@ static int no_memory(const char *folder, struct ek_err *err)
     return ek_err_set(err, EK_ENOMEM, "%s: no memory for config.json", folder);
 }
 
+/* Whether a module's weight could be taken for a quantised one by who reads the folder:
+ * a matrix of the decoder, the head, or one beside it, as a vision tower has. */
+static bool is_module(const struct ek_quantize_item *it)
+{
+    size_t n = strlen(it->name), m = strlen(".weight");
+    if (n < m || strcmp(it->name + n - m, ".weight") != 0)
+        return false;
+    return it->role != EK_ROLE_EMBED &&
+           (it->role != EK_ROLE_OTHER || it->src.part[EK_SOURCE_CODES]->n_dims == 2);
+}
+
 /* Names of the linear modules that are not quantised. NULL: no memory. */
 static json_t *ignored(const struct ek_quantize_plan *p)
 {
@@ -39,8 +50,7 @@ static json_t *ignored(const struct ek_quantize_plan *p)
     bool has_head = false;
     for (size_t i = 0; i < p->n_items && !rc; i++) {
         const struct ek_quantize_item *it = &p->items[i];
-        bool is_kept = it->part[EK_PART_SCALE].name == NULL;
-        if ((it->role != EK_ROLE_MATRIX && it->role != EK_ROLE_HEAD) || !is_kept)
+        if (!is_module(it) || it->part[EK_PART_SCALE].name)
             continue;
         has_head = has_head || it->role == EK_ROLE_HEAD;
         size_t n = strlen(it->name) - strlen(".weight");

@@ -511,11 +511,27 @@ class Quantize(unittest.TestCase):
                 (1, "No such file", self.folder, self.root + "/no/such", "--to", "int4"),
                 (3, "/nonexistent", "/nonexistent", new, "--to", "int4"),
                 (3, "/nonexistent", self.file, new, "--to", "int4", "--calibrate",
-                 "/nonexistent"),
+                 "/nonexistent", "--ctx", 64),
+                (3, "/nonexistent", self.file, new, "--to", "int4", "--check",
+                 "/nonexistent", "--ctx", 64),
+                (3, "the model's 128", self.file, new, "--to", "int4", "--check", self.text),
                 (3, "GGUF", self.text, new, "--to", "int4")):
             with self.subTest(word):
                 self.refuse(code, word, *args)
         self.assertEqual(read(there), b"precious")
+
+    def test_matrices_beside_the_decoder_are_carried_over_and_ignored(self):
+        folder, out = self.place("vision"), self.place("out")
+        extra = {"vision_tower.layers.0.self_attn.q_proj.weight":
+                 np.ones((8, 32), np.float32)}
+        make_folder(folder, {**self.weights, **extra}, "F32")
+        self.run_ok(folder, out, "--to", "int4")
+        t = read_safetensors(out + "/model.safetensors")
+        name, x = next(iter(extra.items()))
+        np.testing.assert_array_equal(t[name][1], x)
+        q = json.loads(read(out + "/config.json"))["quantization_config"]
+        self.assertEqual(set(q["ignore"]), {name[:-len(".weight")], "lm_head"})
+        self.nll(out)
 
     def test_force_replaces_files_and_folders_whole(self):
         out, folder = self.place("out.gguf"), self.place("out")
