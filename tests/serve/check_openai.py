@@ -46,6 +46,16 @@ class OpenAI(unittest.TestCase):
                          r.usage.prompt_tokens + r.usage.completion_tokens)
         self.assertLess(r.usage.prompt_tokens_details.cached_tokens, r.usage.prompt_tokens)
 
+    def test_fields_of_ours_come_by_extra_body(self):
+        body = {"timeout": 600, "priority": -1, "cache_salt": "test_fields_of_ours"}
+        cached = [self.chat(max_tokens=2, extra_body=body).usage.prompt_tokens_details
+                  .cached_tokens for _ in range(2)]
+        self.assertEqual(cached[0], 0)
+        self.assertGreater(cached[1], 0)
+        with self.assertRaises(openai.BadRequestError) as caught:
+            self.chat(extra_body={"priority": 2**31})
+        self.assertEqual(caught.exception.param, "priority")
+
     def test_a_stream_says_what_the_whole_answer_says(self):
         self.chat(max_tokens=30)  # so both find the prompt in the cache
         whole = self.chat(max_tokens=30)
