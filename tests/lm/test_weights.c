@@ -1,6 +1,7 @@
 /* test_weights.c - tensors that are missing, misshapen, out of place or not finite are
  * named before or while packing; nothing leaks when memory runs out. */
 #include "lm/kit.h"
+#include "lm/model_int.h"
 #include "num/quant.h"
 
 #include <math.h>
@@ -229,6 +230,29 @@ static void types_may_be_mixed_in_one_model(void **state)
         free(copies[i]);
 }
 
+static void a_q4_0_matrix_stays_symmetric_kept_and_as_int4(void **state)
+{
+    (void)state;
+    static const enum ek_lm_weights ways[] = {EK_LM_WEIGHTS_KEEP, EK_LM_WEIGHTS_INT4};
+    struct ek_err err = EK_ERR_INIT;
+    struct doctored d;
+    open_doctored(&d, "mistral.gguf");
+    void *copy = convert(tensor(&d, "blk.0.ffn_down.weight"), EK_DTYPE_Q4_0);
+    for (size_t i = 0; i < 2; i++) {
+        struct ek_lm *lm = NULL;
+        struct ek_lm_options o = {.weights = ways[i], .max_batch_tokens = 8};
+        if (ek_lm_load(&lm, &d.m, &o, ek_ops_get(ek_isa_best()), d.team, &err))
+            fail_msg("%s", err.text);
+        assert_int_equal(lm->layers[0].w[EK_LM_DECODE][EK_LM_DOWN].format,
+                         EK_WEIGHT_I4S);
+        assert_int_not_equal(lm->layers[1].w[EK_LM_DECODE][EK_LM_DOWN].format,
+                             EK_WEIGHT_I4S);
+        ek_lm_free(lm);
+    }
+    close_doctored(&d);
+    free(copy);
+}
+
 static void rope_factors_are_checked(void **state)
 {
     (void)state;
@@ -352,6 +376,7 @@ int main(void)
         cmocka_unit_test(types_that_hold_no_weights_are_refused),
         cmocka_unit_test(numbers_that_are_not_finite_are_named),
         cmocka_unit_test(types_may_be_mixed_in_one_model),
+        cmocka_unit_test(a_q4_0_matrix_stays_symmetric_kept_and_as_int4),
         cmocka_unit_test(rope_factors_are_checked),
         cmocka_unit_test(step_sizes_out_of_range_are_refused),
         cmocka_unit_test(loading_survives_any_failed_allocation),
