@@ -189,7 +189,7 @@ class ApiPeer:
 
 def streams(b, size, model, peer_model):
     shape = (4, 24, 8) if b.o.is_tiny else (16, 120, 128)
-    options = ["--max-seqs", shape[0], "--kv-dtype", "fp8"]
+    options = ["--max-seqs", shape[0], "--kv-dtype", "fp8", "--max-batch-tokens", 1024]
     weights = best_prefill_weights(b, model)
     if weights != "same":
         options += ["--prefill-weights", weights]
