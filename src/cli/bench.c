@@ -87,7 +87,7 @@ static void work(void *arg, int member, int n_members)
     if (j->what == TOUCH)
         memset(mine, member + 1, j->share);
     else if (j->what == READ)
-        j->done[member][0] += (int64_t)j->ops->probe_read(mine, j->share);
+        j->done[member][0] = (int64_t)j->ops->probe_read(mine, j->share);
     else
         j->done[member][0] = j->ops->probe_dot(j->format, j->rounds);
 }
