@@ -1,5 +1,5 @@
 /* attn.h - attention of a mixed batch of prefill chunks and decode tokens over paged
- * keys and values, and the write of new keys and values into their pages.
+ * keys and values (written by kernel/kv_write.h).
  *
  *   s[j] = scale * q . k[j];  s = cap*tanh(s/cap) if cap > 0;  out = softmax(s) V
  *   over keys j in (pos - window, pos] (window > 0), else [0, pos]
@@ -43,8 +43,10 @@ struct ek_attn_seq {
     int32_t n_heads;  /* set by ek_attn_cut: kv heads of an item, 1 or all */
 };
 
+#define EK_HEAD_DIM_MAX 256
+
 struct ek_attn_dims {
-    int32_t H, K, D;        /* query heads, kv heads (K divides H), head dim <= 256 */
+    int32_t H, K, D;        /* query heads, kv heads (K divides H), head dim */
     int32_t page_tokens;    /* a multiple of 16 */
     enum ek_dtype kv_dtype; /* F32, BF16 or E4M3 */
     float scale;            /* of q.k: 1/sqrt(D) mostly */
@@ -97,12 +99,5 @@ typedef void ek_attn_fn(const struct ek_attn_args *a, int64_t i0, int64_t i1,
  * own out. */
 typedef void ek_attn_merge_fn(const struct ek_attn_args *a, int64_t t0, int64_t t1,
                               void *scratch);
-
-/* Rounds rows [t0,t1) of k and v (rows,K*D; ldk, ldv apart) to kv dtype (nearest even,
- * e4m3 saturating) and stores them: row t goes to slot[t] = page*page_tokens + token.
- * Returns how many e4m3 values would have left the range (0 for other types). */
-typedef int64_t ek_kv_write_fn(void *k_pool, void *v_pool, const float *k, int64_t ldk,
-                               const float *v, int64_t ldv, const int64_t *slot,
-                               int64_t t0, int64_t t1, const struct ek_attn_dims *d);
 
 #endif

@@ -11,11 +11,12 @@
     {                                                                                  \
         .isa = isa_, .matmul_prepare = ek_##prefix##_matmul_prepare,                   \
         .matmul = ek_##prefix##_matmul, .rmsnorm = ek_##prefix##_rmsnorm,              \
-        .rope = ek_##prefix##_rope, .kv_write = ek_##prefix##_kv_write,                \
-        .attn = ek_##prefix##_attn, .attn_merge = ek_##prefix##_attn_merge,            \
-        .glu = ek_##prefix##_glu, .add = ek_##prefix##_add,                            \
-        .peaks = ek_##prefix##_peaks, .weigh = ek_##prefix##_weigh,                    \
-        .probe_read = ek_##prefix##_probe_read, .probe_dot = ek_##prefix##_probe_dot,  \
+        .rope = ek_##prefix##_rope, .rotate = ek_##prefix##_rotate,                    \
+        .kv_write = ek_##prefix##_kv_write, .attn = ek_##prefix##_attn,                \
+        .attn_merge = ek_##prefix##_attn_merge, .glu = ek_##prefix##_glu,              \
+        .add = ek_##prefix##_add, .peaks = ek_##prefix##_peaks,                        \
+        .weigh = ek_##prefix##_weigh, .probe_read = ek_##prefix##_probe_read,          \
+        .probe_dot = ek_##prefix##_probe_dot,                                          \
     }
 
 static const struct ek_ops table[EK_ISA_COUNT] = {

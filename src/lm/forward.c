@@ -37,7 +37,6 @@ struct step {
     const int32_t *out_row; /* (n_out) which they are */
     int32_t n_seqs;         /* of attention */
     struct group group[2];  /* decode's rows, then prefill's; together [0,T) */
-    struct ek_attn_dims dims, dims_local;
     int64_t n_items; /* of attention; the same for every layer */
     bool has_parts;  /* some of their sums are in parts */
     bool is_small;   /* members prepare all rows for themselves */
@@ -172,6 +171,24 @@ static void embed_rows(const struct crew *c)
         meet(c); /* the residual stream is shared, and all of it is read next */
 }
 
+/* Of layer l; borrows the model's scales. */
+static struct ek_attn_dims dims_of(const struct step *s, int32_t l)
+{
+    const struct ek_lm_params *p = &s->lm->p;
+    bool has_scales = s->lm->kv_scales && s->kv->dtype == EK_DTYPE_E4M3;
+    const float *scales = has_scales ? s->lm->kv_scales + 2 * l * p->K : NULL;
+    return (struct ek_attn_dims){.H = p->H,
+                                 .K = p->K,
+                                 .D = p->D,
+                                 .page_tokens = EK_PAGE_TOKENS,
+                                 .kv_dtype = s->kv->dtype,
+                                 .scale = p->attn_scale,
+                                 .window = p->is_local[l] ? p->window : 0,
+                                 .softcap = p->attn_softcap,
+                                 .k_scale = scales,
+                                 .v_scale = scales ? scales + p->K : NULL};
+}
+
 /* q, k, v of this member's rows: bias, per-head norm, RoPE; k, v into their pages. */
 static void finish_qkv(struct crew *c, const struct ek_lm_layer *y, int32_t l)
 {
@@ -199,15 +216,27 @@ static void finish_qkv(struct crew *c, const struct ek_lm_layer *y, int32_t l)
     }
     ops->rope(q, HD, cs, r, n, p->H, p->D);
     ops->rope(k, KD, cs, r, n, p->K, p->D);
-    c->n_saturated += ops->kv_write(ek_kv_k(c->s->kv, l), ek_kv_v(c->s->kv, l), b->k,
-                                    KD, b->v, KD, b->slot, c->t0, c->t1, &c->s->dims);
+    const struct ek_attn_dims d = dims_of(c->s, l);
+    if (d.kv_dtype == EK_DTYPE_E4M3) {
+        ops->rotate(q, HD, n, p->H, p->D);
+        ops->rotate(k, KD, n, p->K, p->D);
+    }
+    struct ek_kv_rows rows = {.q = b->q,
+                              .k = b->k,
+                              .v = b->v,
+                              .ldq = HD,
+                              .ldk = KD,
+                              .ldv = KD,
+                              .slot = b->slot};
+    c->n_saturated += ops->kv_write(ek_kv_k(c->s->kv, l), ek_kv_v(c->s->kv, l), &rows,
+                                    c->t0, c->t1, &d);
 }
 
-static struct ek_attn_args attn_args(const struct crew *c, int32_t l)
+static struct ek_attn_args attn_args(const struct crew *c, int32_t l,
+                                     const struct ek_attn_dims *d)
 {
     const struct step *s = c->s;
     const struct ek_lm_plan *b = &s->lm->plan;
-    const struct ek_attn_dims *d = s->lm->p.is_local[l] ? &s->dims_local : &s->dims;
     int64_t HD = (int64_t)d->H * d->D;
     return (struct ek_attn_args){.out = b->att,
                                  .q = b->q,
@@ -225,7 +254,8 @@ static struct ek_attn_args attn_args(const struct crew *c, int32_t l)
 static void attend(const struct crew *c, int32_t l)
 {
     const struct ek_lm_plan *b = &c->s->lm->plan;
-    const struct ek_attn_args a = attn_args(c, l);
+    const struct ek_attn_dims d = dims_of(c->s, l);
+    const struct ek_attn_args a = attn_args(c, l, &d);
     c->s->lm->ops->attn(&a, c->member, c->s->n_items, c->n_members,
                         b->scratch + (size_t)c->member * b->scratch_bytes);
 }
@@ -236,7 +266,8 @@ static const float *merge_parts(const struct crew *c, int32_t l)
 {
     const struct step *s = c->s;
     const struct ek_lm_plan *b = &s->lm->plan;
-    struct ek_attn_args a = attn_args(c, l);
+    const struct ek_attn_dims d = dims_of(c->s, l);
+    struct ek_attn_args a = attn_args(c, l, &d);
     if (!s->has_parts || c->p0 >= c->p1)
         return b->att;
     if (s->is_small) {
@@ -416,20 +447,11 @@ static void walk(void *arg, int member, int n_members)
     s->lm->plan.n_saturated[member] = c.n_saturated;
 }
 
-static void set_dims(struct step *s)
+static void cut_items(struct step *s)
 {
-    const struct ek_lm_params *p = &s->lm->p;
-    s->dims = (struct ek_attn_dims){.H = p->H,
-                                    .K = p->K,
-                                    .D = p->D,
-                                    .page_tokens = EK_PAGE_TOKENS,
-                                    .kv_dtype = s->kv->dtype,
-                                    .scale = p->attn_scale,
-                                    .softcap = p->attn_softcap};
-    s->dims_local = s->dims;
-    s->dims_local.window = p->window;
+    const struct ek_attn_dims d = dims_of(s, 0);
     int members = ek_team_size(s->lm->team);
-    s->n_items = ek_attn_cut(s->lm->plan.seqs, s->n_seqs, &s->dims,
+    s->n_items = ek_attn_cut(s->lm->plan.seqs, s->n_seqs, &d,
                              members > 1 ? (int64_t)members * EK_LM_ITEMS : 0,
                              s->lm->plan.n_part_rows);
     for (int32_t i = 0; i < s->n_seqs; i++)
@@ -531,7 +553,7 @@ int32_t ek_lm_forward(struct ek_lm *lm, struct ek_kv *kv, const struct ek_lm_seq
     if (s.T == 0)
         return 0;
     s.is_small = s.T <= EK_LM_SMALL_ROWS && ek_team_size(lm->team) > 1;
-    set_dims(&s);
+    cut_items(&s);
     if (has_rest(&rest, &s))
         s.rest = &rest;
     ek_team_run(lm->team, walk, &s);

@@ -32,6 +32,7 @@ void ek_lm_free(struct ek_lm *lm)
     ek_lm_plan_release(&lm->plan);
     ek_free(lm->packed);
     ek_free(lm->layers);
+    ek_free(lm->kv_scales);
     ek_free(lm);
 }
 

@@ -93,8 +93,9 @@ struct ek_lm {
     struct ek_lm_layer *layers; /* p.n_layers, owned */
     struct ek_weight embed;     /* (V,C) */
     struct ek_weight head;      /* (V,C); the same data as embed when tied */
-    const float *out_norm;      /* (C) */
-    void *packed;               /* every matrix and vector, owned */
+    float *kv_scales; /* (n_layers,2,K) of an e4m3 cache: keys', values'; NULL: 1 */
+    const float *out_norm; /* (C) */
+    void *packed;          /* every matrix and vector, owned */
     size_t packed_bytes;
     size_t prefill_bytes; /* of them the prefill copy's own; 0: there is one copy */
     int64_t n_params;

@@ -6,14 +6,14 @@
  */
 #include "lm/params.h"
 
+#include "kernel/attn.h"
 #include "lm/params_int.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define HEAD_DIM_MAX 256 /* kernel/attn.h */
-#define MSCALE_MAX   1e6 /* real ones lie near 1 */
+#define MSCALE_MAX 1e6 /* real ones lie near 1 */
 
 static const struct ek_lm_family families[] = {
     /* arch, types, bias, qk norm, gemma, permuted, tied, window, base, max_window */
@@ -134,10 +134,10 @@ static int check(const struct ek_lm_params *p, const char *file, struct ek_err *
                           "%s: %d attention heads with %d key-value heads: expected a "
                           "multiple",
                           file, p->H, p->K);
-    if (p->D < 2 || p->D > HEAD_DIM_MAX || p->D % 2)
+    if (p->D < 2 || p->D > EK_HEAD_DIM_MAX || p->D % 2)
         return ek_err_set(err, EK_EFORMAT,
                           "%s: head dimension %d: expected an even number from 2 to %d",
-                          file, p->D, HEAD_DIM_MAX);
+                          file, p->D, EK_HEAD_DIM_MAX);
     if (!isfinite(p->norm_eps) || p->norm_eps <= 0)
         return ek_err_set(err, EK_EFORMAT,
                           "%s: RMSNorm epsilon %g: expected a positive number", file,

@@ -343,6 +343,9 @@ static int find_all(struct loader *z, struct ek_err *err)
         for (size_t i = 0; i < N_LAYER_PLACES && !rc; i++)
             rc = add_job(z, &layer_places[i], &lm->layers[l], l, err);
     }
+    if (!rc && !z->m->gguf)
+        rc = ek_lm_kv_scales_load(lm, z->m, prefixes[z->prefix].decoder, z->is_used,
+                                  err);
     for (size_t i = 0; i < z->m->tensors->n && !rc; i++) {
         const char *name = z->m->tensors->items[i].name;
         if (!z->is_used[i] && !is_harmless(z, name))

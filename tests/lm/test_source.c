@@ -403,12 +403,85 @@ static void numbers_that_are_not_finite_are_found_in_their_part(void **state)
     close_folder(&f);
 }
 
+static void refuse(struct folder *f, struct ek_team *team, const char *a, const char *b)
+{
+    struct ek_err err = EK_ERR_INIT;
+    struct ek_lm *lm = NULL;
+    struct ek_lm_options o = {.max_batch_tokens = 4};
+    assert_int_equal(ek_lm_load(&lm, &f->m, &o, ek_ops_get(EK_ISA_REF), team, &err),
+                     EK_EFORMAT);
+    if (!strstr(err.text, a) || !strstr(err.text, b))
+        fail_msg("'%s' does not name '%s' and '%s'", err.text, a, b);
+}
+
+#define ATTN0 "model.layers.0.self_attn."
+#define ATTN1 "model.layers.1.self_attn."
+
+/* One number of a new f32 tensor. */
+static float *add_scale(struct folder *f, const char *name, int64_t n)
+{
+    return (float *)(void *)add(f, name, EK_DTYPE_F32, n, 0);
+}
+
+static void scales_of_an_fp8_cache_are_found_under_both_names(void **state)
+{
+    (void)state;
+    struct ek_err err = EK_ERR_INIT;
+    struct ek_team *team = NULL;
+    struct folder f;
+    open_folder(&f);
+    assert_int_equal(ek_team_new(&team, 2, false, &err), 0);
+    struct ek_lm *lm = load(&f, team, EK_LM_WEIGHTS_KEEP);
+    assert_null(lm->kv_scales);
+    int32_t K = lm->p.K;
+    ek_lm_free(lm);
+    add_scale(&f, ATTN0 "k_scale", 1)[0] = 0.25f;
+    float *v = add_scale(&f, ATTN1 "v_proj.v_scale", K);
+    for (int32_t i = 0; i < K; i++)
+        v[i] = 2.0f + (float)i;
+    lm = load(&f, team, EK_LM_WEIGHTS_KEEP);
+    assert_non_null(lm->kv_scales);
+    for (int32_t i = 0; i < K; i++) {
+        assert_true(lm->kv_scales[i] == 0.25f);
+        assert_true(lm->kv_scales[K + i] == 1.0f);
+        assert_true(lm->kv_scales[2 * K + i] == 1.0f);
+        assert_true(lm->kv_scales[3 * K + i] == 2.0f + (float)i);
+    }
+    ek_lm_free(lm);
+    ek_team_free(team);
+    close_folder(&f);
+}
+
+static void a_scale_of_an_fp8_cache_must_be_a_usable_number(void **state)
+{
+    (void)state;
+    static const float bad[] = {0.0f, -1.0f, 1e-20f, 1e20f, INFINITY, NAN};
+    struct ek_err err = EK_ERR_INIT;
+    struct ek_team *team = NULL;
+    struct folder f;
+    assert_int_equal(ek_team_new(&team, 1, false, &err), 0);
+    open_folder(&f);
+    float *k = add_scale(&f, ATTN0 "k_scale", 1);
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        k[0] = bad[i];
+        refuse(&f, team, ATTN0 "k_scale", "from 1e-6 to 1e6");
+    }
+    close_folder(&f);
+    open_folder(&f);
+    add_scale(&f, ATTN1 "v_scale", 7);
+    refuse(&f, team, ATTN1 "v_scale", "one for each of");
+    close_folder(&f);
+    ek_team_free(team);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(int4_reads_by_its_formula_in_groups_of_any_width),
         cmocka_unit_test(fp8_reads_by_its_formula_with_every_kind_of_scale),
         cmocka_unit_test(codes_and_scales_are_packed_unchanged),
+        cmocka_unit_test(scales_of_an_fp8_cache_are_found_under_both_names),
+        cmocka_unit_test(a_scale_of_an_fp8_cache_must_be_a_usable_number),
         cmocka_unit_test(scales_a_row_become_bf16),
         cmocka_unit_test(parts_that_contradict_each_other_are_named),
         cmocka_unit_test(parts_that_are_missing_or_of_a_wrong_type_are_named),

@@ -9,6 +9,7 @@ ek_matmul_prepare_fn ek_avx2_matmul_prepare;
 ek_matmul_fn ek_avx2_matmul;
 ek_rmsnorm_fn ek_avx2_rmsnorm;
 ek_rope_fn ek_avx2_rope;
+ek_rotate_fn ek_avx2_rotate;
 ek_kv_write_fn ek_avx2_kv_write;
 ek_attn_fn ek_avx2_attn;
 ek_attn_merge_fn ek_avx2_attn_merge;

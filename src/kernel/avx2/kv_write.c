@@ -1,33 +1,53 @@
-/* kv_write.c - new keys and values rounded into their pages, the same bits as ref's. */
+/* kv_write.c - the rotation, and new keys and values rounded into their pages: the same
+ * bits as ref's. Keys go a lane each through the sequential rounding. */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
+#include "kernel/ref/ref.h"
 #include "num/float.h"
 
+#include <math.h>
 #include <string.h>
 
-/* As ek_f32_to_e4m3, eight codes in 32-bit lanes; *n_over gains the values beyond the
- * range (lanes that hold no value are zero). */
-EK_INLINE __m256i e4m3_of_ps(__m256 x, int64_t *n_over)
+#define LANES 8
+
+/* As ek_f32_to_e4m3, codes in 32-bit lanes; *value is what they stand for. */
+EK_INLINE __m256i e4m3_of_ps(__m256 x, __m256 *value)
 {
     const __m256i magnitude = _mm256_set1_epi32(0x7fffffff);
     __m256i u = _mm256_castps_si256(x), a = _mm256_and_si256(u, magnitude);
-    __m256i sign = _mm256_srli_epi32(_mm256_andnot_si256(magnitude, u), 24);
-    __m256 is_over =
-        _mm256_cmp_ps(_mm256_castsi256_ps(a), _mm256_set1_ps(EK_E4M3_MAX), _CMP_GT_OQ);
+    __m256i sign = _mm256_andnot_si256(magnitude, u);
     __m256i is_nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    *n_over += __builtin_popcount((unsigned)_mm256_movemask_ps(is_over));
     a = _mm256_min_epu32(a, _mm256_set1_epi32(0x43e00000)); /* 448 */
+    __m256i is_sub = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x3c800000), a);
     /* subnormal: adding 2^14 rounds to multiples of 2^-9 */
-    __m256 sub = _mm256_add_ps(_mm256_castsi256_ps(a), _mm256_set1_ps(16384.0f));
-    __m256i low =
-        _mm256_sub_epi32(_mm256_castps_si256(sub), _mm256_set1_epi32(0x46800000));
+    const __m256 big = _mm256_set1_ps(16384.0f);
+    __m256 sub = _mm256_add_ps(_mm256_castsi256_ps(a), big);
+    __m256i low = _mm256_sub_epi32(_mm256_castps_si256(sub), _mm256_castps_si256(big));
     __m256i lsb = _mm256_and_si256(_mm256_srli_epi32(a, 20), _mm256_set1_epi32(1));
     __m256i r = _mm256_add_epi32(a, _mm256_add_epi32(lsb, _mm256_set1_epi32(0x7ffff)));
-    r = _mm256_sub_epi32(_mm256_srli_epi32(r, 20), _mm256_set1_epi32(120 << 3));
-    __m256i is_sub = _mm256_cmpgt_epi32(_mm256_set1_epi32(0x3c800000), a);
+    r = _mm256_srli_epi32(r, 20);
+    __m256i v = _mm256_blendv_epi8(
+        _mm256_slli_epi32(r, 20), _mm256_castps_si256(_mm256_sub_ps(sub, big)), is_sub);
+    v = _mm256_blendv_epi8(_mm256_or_si256(v, sign), u, is_nan);
+    *value = _mm256_castsi256_ps(v);
+    r = _mm256_sub_epi32(r, _mm256_set1_epi32(120 << 3));
     r = _mm256_blendv_epi8(r, low, is_sub);
     r = _mm256_blendv_epi8(r, _mm256_set1_epi32(0x7f), is_nan);
-    return _mm256_or_si256(r, sign);
+    return _mm256_or_si256(r, _mm256_srli_epi32(sign, 24));
+}
+
+/* Lanes that hold no value are zero. */
+EK_INLINE int64_t count_over(__m256 x)
+{
+    __m256 a = _mm256_andnot_ps(_mm256_set1_ps(-0.0f), x);
+    __m256 is_over = _mm256_cmp_ps(a, _mm256_set1_ps(EK_E4M3_MAX), _CMP_GT_OQ);
+    return __builtin_popcount((unsigned)_mm256_movemask_ps(is_over));
+}
+
+EK_INLINE __m128i bytes_of(__m256i codes)
+{
+    __m128i words = narrow_16(codes);
+    return _mm_packus_epi16(words, words);
 }
 
 /* One head of one token to element `at` of the pool. */
@@ -45,26 +65,144 @@ static int64_t write_head(void *pool, int64_t at, const float *x, int64_t D,
             _mm_storeu_si128((__m128i *)(void *)bytes, bf16_of_ps(v));
         } else {
             v = _mm256_div_ps(v, _mm256_set1_ps(scale));
-            __m128i codes = narrow_16(e4m3_of_ps(v, &n_over));
-            _mm_storeu_si128((__m128i *)(void *)bytes, _mm_packus_epi16(codes, codes));
+            __m256 value;
+            n_over += count_over(v);
+            _mm_storeu_si128((__m128i *)(void *)bytes, bytes_of(e4m3_of_ps(v, &value)));
         }
         memcpy(dst, bytes, (size_t)(n * size));
     }
     return n_over;
 }
 
-int64_t ek_avx2_kv_write(void *k_pool, void *v_pool, const float *k, int64_t ldk,
-                         const float *v, int64_t ldv, const int64_t *slot, int64_t t0,
-                         int64_t t1, const struct ek_attn_dims *d)
+/* Butterflies of lanes that are `step` apart; `swapped` brings each its partner. */
+EK_INLINE __m256 butterfly(__m256 x, __m256 swapped, const int is_upper)
+{
+    return _mm256_blend_ps(_mm256_add_ps(x, swapped), _mm256_sub_ps(swapped, x),
+                           is_upper);
+}
+
+/* All that happens within 8 coordinates of a block of 8 or more. */
+EK_INLINE __m256 rotate_8(__m256 x)
+{
+    x = butterfly(x, _mm256_permute_ps(x, 0xb1), 0xaa);
+    x = butterfly(x, _mm256_permute_ps(x, 0x4e), 0xcc);
+    return butterfly(x, _mm256_permute2f128_ps(x, x, 1), 0xf0);
+}
+
+static void rotate_block(float *x, int64_t n)
+{
+    __m256 scale = _mm256_set1_ps(1.0f / sqrtf((float)n));
+    for (int64_t i = 0; i < n; i += LANES)
+        _mm256_storeu_ps(x + i, rotate_8(_mm256_loadu_ps(x + i)));
+    for (int64_t step = LANES; step < n; step *= 2)
+        for (int64_t i = 0; i < n; i += 2 * step)
+            for (int64_t j = i; j < i + step; j += LANES) {
+                __m256 a = _mm256_loadu_ps(x + j), b = _mm256_loadu_ps(x + j + step);
+                _mm256_storeu_ps(x + j, _mm256_add_ps(a, b));
+                _mm256_storeu_ps(x + j + step, _mm256_sub_ps(a, b));
+            }
+    for (int64_t i = 0; i < n; i += LANES)
+        _mm256_storeu_ps(x + i, _mm256_mul_ps(_mm256_loadu_ps(x + i), scale));
+}
+
+void ek_avx2_rotate(float *x, int64_t ldx, int64_t T, int64_t heads, int64_t D)
+{
+    int64_t n = D & -D;
+    if (n < LANES) {
+        ek_ref_rotate(x, ldx, T, heads, D);
+        return;
+    }
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t i = 0; i < heads * D; i += n)
+            rotate_block(x + t * ldx + i, n);
+}
+
+/* Up to 8 keys side by side: coordinate c of lane i is [c][i]. */
+struct key_lanes {
+    float k[EK_HEAD_DIM_MAX][LANES]; /* over the scale */
+    float q[EK_HEAD_DIM_MAX][LANES]; /* sum of the queries */
+    float weight[EK_HEAD_DIM_MAX][LANES];
+    uint8_t code[EK_HEAD_DIM_MAX][LANES];
+    uint8_t *dst[LANES];
+    int n;
+};
+
+static void add_key(struct key_lanes *b, uint8_t *dst, const float *k, const float *q,
+                    int64_t g, int64_t D, float scale)
+{
+    for (int64_t c = 0; c < D; c++) {
+        float sum = q[c];
+        for (int64_t h = 1; h < g; h++)
+            sum += q[h * D + c];
+        b->q[c][b->n] = sum;
+        b->k[c][b->n] = k[c] / scale;
+    }
+    b->dst[b->n++] = dst;
+}
+
+static int64_t write_keys(struct key_lanes *b, int64_t D)
+{
+    __m256i used = first_lanes(b->n);
+    __m256 r = _mm256_setzero_ps(), rest = _mm256_setzero_ps();
+    int64_t n_over = 0;
+    for (int64_t c = D - 1; c >= 0; c--) {
+        __m256 q = _mm256_maskload_ps(b->q[c], used);
+        rest = _mm256_add_ps(rest, _mm256_mul_ps(q, q));
+        _mm256_storeu_ps(b->weight[c], rest);
+    }
+    __m256 lambda =
+        _mm256_add_ps(_mm256_mul_ps(_mm256_set1_ps(EK_KV_LAMBDA / (float)D), rest),
+                      _mm256_set1_ps(EK_KV_TINY));
+    for (int64_t c = 0; c < D; c++) {
+        __m256 q = _mm256_maskload_ps(b->q[c], used), value;
+        __m256 y = _mm256_maskload_ps(b->k[c], used);
+        __m256 w = _mm256_add_ps(lambda, _mm256_loadu_ps(b->weight[c]));
+        __m256 x = _mm256_add_ps(y, _mm256_mul_ps(r, _mm256_div_ps(q, w)));
+        __m256i code = e4m3_of_ps(x, &value);
+        n_over += count_over(x);
+        r = _mm256_add_ps(r, _mm256_mul_ps(q, _mm256_sub_ps(y, value)));
+        _mm_storel_epi64((__m128i *)(void *)b->code[c], bytes_of(code));
+    }
+    for (int i = 0; i < b->n; i++)
+        for (int64_t c = 0; c < D; c++)
+            b->dst[i][c] = b->code[c][i];
+    b->n = 0;
+    return n_over;
+}
+
+static int64_t shape_keys(void *pool, const struct ek_kv_rows *r, int64_t t0,
+                          int64_t t1, const struct ek_attn_dims *d)
+{
+    int64_t D = d->D, P = d->page_tokens, g = d->H / d->K, n_over = 0;
+    struct key_lanes lanes;
+    lanes.n = 0;
+    for (int64_t t = t0; t < t1; t++)
+        for (int64_t h = 0; h < d->K; h++) {
+            int64_t at = (r->slot[t] / P * d->K + h) * P + r->slot[t] % P;
+            add_key(&lanes, (uint8_t *)pool + at * D, r->k + t * r->ldk + h * D,
+                    r->q + t * r->ldq + h * g * D, g, D,
+                    d->k_scale ? d->k_scale[h] : 1.0f);
+            if (lanes.n == LANES)
+                n_over += write_keys(&lanes, D);
+        }
+    return n_over + (lanes.n > 0 ? write_keys(&lanes, D) : 0);
+}
+
+int64_t ek_avx2_kv_write(void *k_pool, void *v_pool, const struct ek_kv_rows *r,
+                         int64_t t0, int64_t t1, const struct ek_attn_dims *d)
 {
     int64_t D = d->D, P = d->page_tokens, n_over = 0;
+    bool is_shaped = d->kv_dtype == EK_DTYPE_E4M3 && r->q;
+    if (is_shaped)
+        n_over += shape_keys(k_pool, r, t0, t1, d);
     for (int64_t t = t0; t < t1; t++) {
-        int64_t page = slot[t] / P, token = slot[t] % P;
+        int64_t page = r->slot[t] / P, token = r->slot[t] % P;
         for (int64_t h = 0; h < d->K; h++) {
             int64_t at = ((page * d->K + h) * P + token) * D;
-            n_over += write_head(k_pool, at, k + t * ldk + h * D, D, d->kv_dtype,
-                                 d->k_scale ? d->k_scale[h] : 1.0f);
-            n_over += write_head(v_pool, at, v + t * ldv + h * D, D, d->kv_dtype,
+            if (!is_shaped)
+                n_over += write_head(k_pool, at, r->k + t * r->ldk + h * D, D,
+                                     d->kv_dtype, d->k_scale ? d->k_scale[h] : 1.0f);
+            n_over += write_head(v_pool, at, r->v + t * r->ldv + h * D, D, d->kv_dtype,
                                  d->v_scale ? d->v_scale[h] : 1.0f);
         }
     }

@@ -10,6 +10,7 @@ ek_matmul_prepare_fn ek_avx512_matmul_prepare;
 ek_matmul_fn ek_avx512_matmul;
 ek_rmsnorm_fn ek_avx512_rmsnorm;
 ek_rope_fn ek_avx512_rope;
+ek_rotate_fn ek_avx512_rotate;
 ek_kv_write_fn ek_avx512_kv_write;
 ek_attn_fn ek_avx512_attn;
 ek_attn_merge_fn ek_avx512_attn_merge;

@@ -1,31 +1,44 @@
-/* kv_write.c - new keys and values rounded into their pages, the same bits as ref's. */
+/* kv_write.c - the rotation, and new keys and values rounded into their pages: the same
+ * bits as ref's. Keys go a lane each through the sequential rounding. */
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/simd.h"
+#include "kernel/ref/ref.h"
 #include "num/float.h"
 
-/* As ek_f32_to_e4m3; *n_over gains the lanes beyond the range. */
-EK_INLINE __m128i e4m3_of_ps(__m512 x, __mmask16 lanes, int64_t *n_over)
+#include <math.h>
+
+#define LANES 16
+
+/* As ek_f32_to_e4m3, codes in 32-bit lanes; *value is what they stand for. */
+EK_INLINE __m512i e4m3_of_ps(__m512 x, __m512 *value)
 {
-    __m512i u = _mm512_castps_si512(x);
-    __m512i a = _mm512_and_si512(u, _mm512_set1_epi32(0x7fffffff));
-    __m512i sign =
-        _mm512_srli_epi32(_mm512_andnot_si512(_mm512_set1_epi32(0x7fffffff), u), 24);
-    __mmask16 is_over = _mm512_mask_cmp_ps_mask(
-        lanes, _mm512_castsi512_ps(a), _mm512_set1_ps(EK_E4M3_MAX), _CMP_GT_OQ);
+    const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+    __m512i u = _mm512_castps_si512(x), a = _mm512_and_si512(u, magnitude);
+    __m512i sign = _mm512_andnot_si512(magnitude, u);
     __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    *n_over += __builtin_popcount(is_over);
     a = _mm512_min_epu32(a, _mm512_set1_epi32(0x43e00000)); /* 448 */
+    __mmask16 is_sub = _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32(0x3c800000));
     /* subnormal: adding 2^14 rounds to multiples of 2^-9 */
-    __m512 sub = _mm512_add_ps(_mm512_castsi512_ps(a), _mm512_set1_ps(16384.0f));
-    __m512i low =
-        _mm512_sub_epi32(_mm512_castps_si512(sub), _mm512_set1_epi32(0x46800000));
+    const __m512 big = _mm512_set1_ps(16384.0f);
+    __m512 sub = _mm512_add_ps(_mm512_castsi512_ps(a), big);
+    __m512i low = _mm512_sub_epi32(_mm512_castps_si512(sub), _mm512_castps_si512(big));
     __m512i lsb = _mm512_and_si512(_mm512_srli_epi32(a, 20), _mm512_set1_epi32(1));
     __m512i r = _mm512_add_epi32(a, _mm512_add_epi32(lsb, _mm512_set1_epi32(0x7ffff)));
-    r = _mm512_sub_epi32(_mm512_srli_epi32(r, 20), _mm512_set1_epi32(120 << 3));
-    __mmask16 is_sub = _mm512_cmplt_epu32_mask(a, _mm512_set1_epi32(0x3c800000));
+    r = _mm512_srli_epi32(r, 20);
+    __m512i v = _mm512_mask_mov_epi32(_mm512_slli_epi32(r, 20), is_sub,
+                                      _mm512_castps_si512(_mm512_sub_ps(sub, big)));
+    v = _mm512_mask_mov_epi32(_mm512_or_si512(v, sign), is_nan, u);
+    *value = _mm512_castsi512_ps(v);
+    r = _mm512_sub_epi32(r, _mm512_set1_epi32(120 << 3));
     r = _mm512_mask_mov_epi32(r, is_sub, low);
     r = _mm512_mask_mov_epi32(r, is_nan, _mm512_set1_epi32(0x7f));
-    return _mm512_cvtepi32_epi8(_mm512_or_si512(r, sign));
+    return _mm512_or_si512(r, _mm512_srli_epi32(sign, 24));
+}
+
+EK_INLINE int64_t count_over(__m512 x, __mmask16 lanes)
+{
+    return __builtin_popcount(_mm512_mask_cmp_ps_mask(
+        lanes, _mm512_abs_ps(x), _mm512_set1_ps(EK_E4M3_MAX), _CMP_GT_OQ));
 }
 
 /* One head of one token to element `at` of the pool. */
@@ -42,25 +55,144 @@ static int64_t write_head(void *pool, int64_t at, const float *x, int64_t D,
             _mm256_mask_storeu_epi16((uint16_t *)pool + at + c, lanes, bf16_of_ps(v));
         } else {
             v = _mm512_div_ps(v, _mm512_set1_ps(scale));
+            __m512 value;
+            n_over += count_over(v, lanes);
             _mm_mask_storeu_epi8((uint8_t *)pool + at + c, lanes,
-                                 e4m3_of_ps(v, lanes, &n_over));
+                                 _mm512_cvtepi32_epi8(e4m3_of_ps(v, &value)));
         }
     }
     return n_over;
 }
 
-int64_t ek_avx512_kv_write(void *k_pool, void *v_pool, const float *k, int64_t ldk,
-                           const float *v, int64_t ldv, const int64_t *slot, int64_t t0,
-                           int64_t t1, const struct ek_attn_dims *d)
+/* Butterflies of lanes that are `step` apart; `swapped` brings each its partner. */
+EK_INLINE __m512 butterfly(__m512 x, __m512 swapped, __mmask16 is_upper)
+{
+    return _mm512_mask_sub_ps(_mm512_add_ps(x, swapped), is_upper, swapped, x);
+}
+
+/* All that happens within 16 coordinates of a block of 16 or more. */
+EK_INLINE __m512 rotate_16(__m512 x)
+{
+    x = butterfly(x, _mm512_permute_ps(x, 0xb1), 0xaaaa);
+    x = butterfly(x, _mm512_permute_ps(x, 0x4e), 0xcccc);
+    x = butterfly(x, _mm512_shuffle_f32x4(x, x, 0xb1), 0xf0f0);
+    return butterfly(x, _mm512_shuffle_f32x4(x, x, 0x4e), 0xff00);
+}
+
+static void rotate_block(float *x, int64_t n)
+{
+    __m512 scale = _mm512_set1_ps(1.0f / sqrtf((float)n));
+    for (int64_t i = 0; i < n; i += LANES)
+        _mm512_storeu_ps(x + i, rotate_16(_mm512_loadu_ps(x + i)));
+    for (int64_t step = LANES; step < n; step *= 2)
+        for (int64_t i = 0; i < n; i += 2 * step)
+            for (int64_t j = i; j < i + step; j += LANES) {
+                __m512 a = _mm512_loadu_ps(x + j), b = _mm512_loadu_ps(x + j + step);
+                _mm512_storeu_ps(x + j, _mm512_add_ps(a, b));
+                _mm512_storeu_ps(x + j + step, _mm512_sub_ps(a, b));
+            }
+    for (int64_t i = 0; i < n; i += LANES)
+        _mm512_storeu_ps(x + i, _mm512_mul_ps(_mm512_loadu_ps(x + i), scale));
+}
+
+void ek_avx512_rotate(float *x, int64_t ldx, int64_t T, int64_t heads, int64_t D)
+{
+    int64_t n = D & -D;
+    if (n < LANES) {
+        ek_ref_rotate(x, ldx, T, heads, D);
+        return;
+    }
+    for (int64_t t = 0; t < T; t++)
+        for (int64_t i = 0; i < heads * D; i += n)
+            rotate_block(x + t * ldx + i, n);
+}
+
+/* Up to 16 keys side by side: coordinate c of lane i is [c][i]. */
+struct key_lanes {
+    float k[EK_HEAD_DIM_MAX][LANES]; /* over the scale */
+    float q[EK_HEAD_DIM_MAX][LANES]; /* sum of the queries */
+    float weight[EK_HEAD_DIM_MAX][LANES];
+    uint8_t code[EK_HEAD_DIM_MAX][LANES];
+    uint8_t *dst[LANES];
+    int n;
+};
+
+static void add_key(struct key_lanes *b, uint8_t *dst, const float *k, const float *q,
+                    int64_t g, int64_t D, float scale)
+{
+    for (int64_t c = 0; c < D; c++) {
+        float sum = q[c];
+        for (int64_t h = 1; h < g; h++)
+            sum += q[h * D + c];
+        b->q[c][b->n] = sum;
+        b->k[c][b->n] = k[c] / scale;
+    }
+    b->dst[b->n++] = dst;
+}
+
+static int64_t write_keys(struct key_lanes *b, int64_t D)
+{
+    __mmask16 lanes = first_lanes(b->n);
+    __m512 r = _mm512_setzero_ps(), rest = _mm512_setzero_ps();
+    int64_t n_over = 0;
+    for (int64_t c = D - 1; c >= 0; c--) {
+        __m512 q = _mm512_maskz_loadu_ps(lanes, b->q[c]);
+        rest = _mm512_add_ps(rest, _mm512_mul_ps(q, q));
+        _mm512_storeu_ps(b->weight[c], rest);
+    }
+    __m512 lambda =
+        _mm512_add_ps(_mm512_mul_ps(_mm512_set1_ps(EK_KV_LAMBDA / (float)D), rest),
+                      _mm512_set1_ps(EK_KV_TINY));
+    for (int64_t c = 0; c < D; c++) {
+        __m512 q = _mm512_maskz_loadu_ps(lanes, b->q[c]), value;
+        __m512 y = _mm512_maskz_loadu_ps(lanes, b->k[c]);
+        __m512 w = _mm512_add_ps(lambda, _mm512_loadu_ps(b->weight[c]));
+        __m512 x = _mm512_add_ps(y, _mm512_mul_ps(r, _mm512_div_ps(q, w)));
+        __m512i code = e4m3_of_ps(x, &value);
+        n_over += count_over(x, lanes);
+        r = _mm512_add_ps(r, _mm512_mul_ps(q, _mm512_sub_ps(y, value)));
+        _mm_storeu_si128((__m128i *)(void *)b->code[c], _mm512_cvtepi32_epi8(code));
+    }
+    for (int i = 0; i < b->n; i++)
+        for (int64_t c = 0; c < D; c++)
+            b->dst[i][c] = b->code[c][i];
+    b->n = 0;
+    return n_over;
+}
+
+static int64_t shape_keys(void *pool, const struct ek_kv_rows *r, int64_t t0,
+                          int64_t t1, const struct ek_attn_dims *d)
+{
+    int64_t D = d->D, P = d->page_tokens, g = d->H / d->K, n_over = 0;
+    struct key_lanes lanes;
+    lanes.n = 0;
+    for (int64_t t = t0; t < t1; t++)
+        for (int64_t h = 0; h < d->K; h++) {
+            int64_t at = (r->slot[t] / P * d->K + h) * P + r->slot[t] % P;
+            add_key(&lanes, (uint8_t *)pool + at * D, r->k + t * r->ldk + h * D,
+                    r->q + t * r->ldq + h * g * D, g, D,
+                    d->k_scale ? d->k_scale[h] : 1.0f);
+            if (lanes.n == LANES)
+                n_over += write_keys(&lanes, D);
+        }
+    return n_over + (lanes.n > 0 ? write_keys(&lanes, D) : 0);
+}
+
+int64_t ek_avx512_kv_write(void *k_pool, void *v_pool, const struct ek_kv_rows *r,
+                           int64_t t0, int64_t t1, const struct ek_attn_dims *d)
 {
     int64_t D = d->D, P = d->page_tokens, n_over = 0;
+    bool is_shaped = d->kv_dtype == EK_DTYPE_E4M3 && r->q;
+    if (is_shaped)
+        n_over += shape_keys(k_pool, r, t0, t1, d);
     for (int64_t t = t0; t < t1; t++) {
-        int64_t page = slot[t] / P, token = slot[t] % P;
+        int64_t page = r->slot[t] / P, token = r->slot[t] % P;
         for (int64_t h = 0; h < d->K; h++) {
             int64_t at = ((page * d->K + h) * P + token) * D;
-            n_over += write_head(k_pool, at, k + t * ldk + h * D, D, d->kv_dtype,
-                                 d->k_scale ? d->k_scale[h] : 1.0f);
-            n_over += write_head(v_pool, at, v + t * ldv + h * D, D, d->kv_dtype,
+            if (!is_shaped)
+                n_over += write_head(k_pool, at, r->k + t * r->ldk + h * D, D,
+                                     d->kv_dtype, d->k_scale ? d->k_scale[h] : 1.0f);
+            n_over += write_head(v_pool, at, r->v + t * r->ldv + h * D, D, d->kv_dtype,
                                  d->v_scale ? d->v_scale[h] : 1.0f);
         }
     }

@@ -1,4 +1,4 @@
-/* attn.c - the inner steps of attention (attn_int.h) and the KV write, plain. */
+/* attn.c - the inner steps of attention (attn_int.h), plain. */
 #include "kernel/attn_int.h"
 #include "kernel/ref/ref.h"
 #include "num/float.h"
@@ -117,41 +117,4 @@ void ek_ref_attn_merge(const struct ek_attn_args *a, int64_t t0, int64_t t1,
                        void *scratch)
 {
     ek_attn_join(a, t0, t1, scratch, &steps);
-}
-
-/* One head of one token; returns the e4m3 values beyond the range. */
-static int64_t write_head(void *pool, int64_t at, const float *x, int64_t D,
-                          enum ek_dtype t, float scale)
-{
-    int64_t n_over = 0;
-    if (t != EK_DTYPE_E4M3) {
-        char *dst = (char *)pool + (size_t)(at * D) * ek_dtype_block_bytes(t);
-        ek_quant_from_f32(dst, t, x, (size_t)D);
-        return 0;
-    }
-    unsigned char *dst = (unsigned char *)pool + at * D;
-    for (int64_t c = 0; c < D; c++) {
-        float y = x[c] / scale;
-        dst[c] = ek_f32_to_e4m3(y);
-        n_over += fabsf(y) > EK_E4M3_MAX;
-    }
-    return n_over;
-}
-
-int64_t ek_ref_kv_write(void *k_pool, void *v_pool, const float *k, int64_t ldk,
-                        const float *v, int64_t ldv, const int64_t *slot, int64_t t0,
-                        int64_t t1, const struct ek_attn_dims *d)
-{
-    int64_t D = d->D, P = d->page_tokens, n_over = 0;
-    for (int64_t t = t0; t < t1; t++) {
-        int64_t page = slot[t] / P, token = slot[t] % P;
-        for (int64_t h = 0; h < d->K; h++) {
-            int64_t at = (page * d->K + h) * P + token;
-            n_over += write_head(k_pool, at, k + t * ldk + h * D, D, d->kv_dtype,
-                                 d->k_scale ? d->k_scale[h] : 1.0f);
-            n_over += write_head(v_pool, at, v + t * ldv + h * D, D, d->kv_dtype,
-                                 d->v_scale ? d->v_scale[h] : 1.0f);
-        }
-    }
-    return n_over;
 }

@@ -8,6 +8,7 @@ ek_matmul_prepare_fn ek_ref_matmul_prepare;
 ek_matmul_fn ek_ref_matmul;
 ek_rmsnorm_fn ek_ref_rmsnorm;
 ek_rope_fn ek_ref_rope;
+ek_rotate_fn ek_ref_rotate;
 ek_kv_write_fn ek_ref_kv_write;
 ek_attn_fn ek_ref_attn;
 ek_attn_merge_fn ek_ref_attn_merge;
