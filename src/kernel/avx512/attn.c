@@ -15,6 +15,7 @@
  * A row's sums run in the order of its columns and its tokens, whatever rows are beside
  * it. */
 #include "kernel/avx512/attn_simd.h"
+#include "kernel/avx512/attn_softmax.h"
 #include "kernel/avx512/avx512.h"
 
 /* Four of each dword of x: [4][4 quarters][4 times] from [4 quarters][4]. */

@@ -2,6 +2,7 @@
  * registers into the products, without a form in memory. Each sum takes its terms in
  * the order of attn.c. */
 #include "kernel/avx512/attn_simd.h"
+#include "kernel/avx512/attn_softmax.h"
 #include "kernel/avx512/avx512.h"
 
 /* sum[r][0,2) = q . k of eight tokens, two groups of four at a time: the sums of one
