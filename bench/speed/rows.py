@@ -285,8 +285,8 @@ def kv_dtypes(b, size, model):
 
 
 def weights(b, size, model):
-    """int4 against fp8 weights."""
-    int4 = b.keel(model, "--weights", "keep", "--kv-dtype", "fp8")
+    """int4 against fp8 weights, embedding and head included on both sides."""
+    int4 = b.keel(model, "--weights", "int4", "--kv-dtype", "fp8")
     fp8 = b.keel(model, "--weights", "fp8", "--kv-dtype", "fp8")
     ours, theirs = b.in_turn(("decode", 0, 1, size["decode"][0]), int4, fp8)
     int4.close()
