@@ -194,12 +194,10 @@ static void choose(struct ek_quantize_item *it, const struct ek_quantize *job)
 
 static char *join(struct ek_quantize_plan *p, const char *a, const char *b)
 {
-    size_t n = strlen(a), m = strlen(b);
-    char *s = ek_arena_alloc(p->arena, n + m + 1);
-    if (s) {
-        memcpy(s, a, n);
-        memcpy(s + n, b, m + 1);
-    }
+    size_t size = strlen(a) + strlen(b) + 1;
+    char *s = ek_arena_alloc(p->arena, size);
+    if (s)
+        snprintf(s, size, "%s%s", a, b);
     return s;
 }
 

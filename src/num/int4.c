@@ -161,7 +161,8 @@ static void fit_symmetric(struct fit *f, float lo, float hi)
 /* The range is tried at 15 steps, and a little more and less of them. */
 static float steps_of(int i)
 {
-    return 15.0f + (i % 2 ? -0.2f : 0.2f) * (float)((i + 1) / 2);
+    int n = (i + 1) / 2;
+    return 15.0f + (i % 2 ? -0.2f : 0.2f) * (float)n;
 }
 #define N_STEPS 16
 
@@ -195,7 +196,7 @@ static void take_weights(struct fit *f, const float *v)
 {
     float total = v ? sum(v) : 0.0f;
     for (int k = 0; k < N; k++) {
-        f->v[k] = total > 0 ? v[k] * (N / total) : 1.0f;
+        f->v[k] = v && total > 0 ? v[k] * (N / total) : 1.0f;
         f->vx[k] = f->v[k] * f->x[k];
     }
     f->sv = sum(f->v);
