@@ -68,7 +68,8 @@ static void take_lengths(const struct ek_workload *w, struct ek_load_item *item)
         return;
     int64_t half = o->max_tokens > 1 ? o->max_tokens / 2 : 1;
     item->n_out = item->n_out < half ? item->n_out : half;
-    item->n_in = o->max_tokens - item->n_out > 1 ? o->max_tokens - item->n_out : 1;
+    int64_t room = o->max_tokens - item->n_out > 1 ? o->max_tokens - item->n_out : 1;
+    item->n_in = item->n_in < room ? item->n_in : room;
     item->is_shortened = true;
 }
 

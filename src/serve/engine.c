@@ -89,15 +89,12 @@ int ek_engine_new(struct ek_engine **out, const struct ek_engine_model *model,
         .arg = model->arg,
     };
     int rc = ek_pages_init(&e->pages, &po, err);
-    if (!rc)
-        rc = open_rooms(e, ops);
-    if (!rc)
-        rc = find_ends(e);
-    if (!rc)
-        rc = alloc_step(e);
+    if (!rc &&
+        ((rc = open_rooms(e, ops)) || (rc = find_ends(e)) || (rc = alloc_step(e))))
+        ek_err_set(err, rc, "no memory for the engine");
     if (rc) {
         ek_engine_free(e);
-        return ek_err_set(err, rc, "no memory for the engine");
+        return rc;
     }
     e->stats.n_pages = o->n_pages;
     e->stats.n_free_pages = o->n_pages;

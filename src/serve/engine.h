@@ -188,7 +188,8 @@ struct ek_engine;
 /* Sees deltas at the end of steps and in cancel; may call ek_engine_give_back. */
 typedef void ek_on_delta_fn(void *arg, struct ek_delta *delta);
 
-/* The tokenizer is borrowed and must outlive the engine. Errors: EK_ENOMEM. */
+/* The tokenizer is borrowed and must outlive the engine. Errors: EK_ENOMEM,
+ * EK_EIO (the system gives no random numbers). */
 int ek_engine_new(struct ek_engine **e, const struct ek_engine_model *model,
                   const struct ek_tokenizer *tokenizer,
                   const struct ek_engine_options *o, const struct ek_ops *ops,

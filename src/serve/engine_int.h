@@ -119,7 +119,8 @@ struct ek_engine {
      * with no more of them, and the same choice, trying again is idle. */
     uint64_t refused_order;
     int32_t refused_spare;
-    int32_t *ends; /* (n_ends) the vocabulary's end tokens, owned */
+    int32_t refused_indexed; /* pages of the prefix cache then: new ones may be hits */
+    int32_t *ends;           /* (n_ends) the vocabulary's end tokens, owned */
     int32_t n_ends;
     size_t longest_piece; /* bytes of the longest token */
     /* the step: (max_seqs) each, owned */

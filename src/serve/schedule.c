@@ -240,8 +240,9 @@ static bool take_pages(struct ek_engine *e, struct ek_choice *c, int32_t spare)
     /* Cached pages that nobody held are available no more. */
     int32_t taken = before - ek_pages_available(&e->pages);
     int32_t need = ek_pages_for_tokens(c->n_tokens) - t->n_pages;
-    bool fits = e->n_running > 0 ? spare >= taken + promised_pages(e, c)
-                                 : ek_pages_available(&e->pages) >= need;
+    bool is_alone = e->n_running == 0 && r->n_promised == 0;
+    bool fits = is_alone ? ek_pages_available(&e->pages) >= need
+                         : spare >= taken + promised_pages(e, c);
     if (!fits || ek_pages_reserve(&e->pages, t, c->n_tokens)) {
         ek_pages_free(&e->pages, t);
         return false;
@@ -262,16 +263,23 @@ static bool admit(struct ek_engine *e, struct ek_choice *c)
     int32_t seats = e->o.max_seqs - e->n_running - e->n_promised;
     int32_t spare = spare_pages(e);
     if (seats < 1 ||
-        (e->n_running > 0 && e->refused_order == c->order && spare <= e->refused_spare))
+        (e->n_running > 0 && e->refused_order == c->order &&
+         spare <= e->refused_spare && e->pages.prefix.n_indexed == e->refused_indexed))
         return false;
     if (r->leader == c->index) {
         int32_t n = n_held(r);
         r->n_promised = n < seats - 1 ? n : seats - 1;
     }
-    if (!take_pages(e, c, spare)) {
-        r->n_promised = 0;
+    /* A leader comes in with as many of its others as there are pages for. */
+    bool is_in = take_pages(e, c, spare);
+    while (!is_in && r->n_promised > 0) {
+        r->n_promised /= 2;
+        is_in = take_pages(e, c, spare);
+    }
+    if (!is_in) {
         e->refused_order = c->order;
         e->refused_spare = spare;
+        e->refused_indexed = e->pages.prefix.n_indexed;
         return false;
     }
     if (r->leader == c->index)
@@ -309,10 +317,27 @@ static void plan_one(struct ek_engine *e, struct ek_choice *c, int32_t n,
         (struct ek_planned){.choice = c, .n_tokens = n, .want = want};
 }
 
+/* Somebody behind c, running or about to come in, could use what c leaves. */
+static bool is_followed(const struct ek_engine *e, const struct ek_choice *c)
+{
+    for (const struct ek_choice *x = c->next; x; x = x->next) {
+        if (x->state == EK_CHOICE_RUNNING && !x->is_decoding && ek_choice_has_room(x))
+            return true;
+    }
+    const struct ek_choice *head = find_ready(e);
+    return head && head->order != e->refused_order &&
+           e->n_running + e->n_promised < e->o.max_seqs;
+}
+
+/* A prompt that the room can finish takes what it needs. A longer one leaves half to
+ * those behind it, who would wait for all of its chunks. */
 static void plan_chunk(struct ek_engine *e, struct ek_choice *c, struct room *room)
 {
     enum ek_lm_want want;
-    int32_t n = ek_prefill_chunk(e, c, room->tokens, room->rows + 1, &want);
+    int32_t tokens = room->tokens;
+    if (c->n_tokens - c->prefill.n_tokens > tokens && tokens > 1 && is_followed(e, c))
+        tokens -= tokens / 2;
+    int32_t n = ek_prefill_chunk(e, c, tokens, room->rows + 1, &want);
     plan_one(e, c, n, want);
     room->tokens -= n;
     room->rows -= want == EK_LM_WANT_ALL ? n - 1 : 0;
