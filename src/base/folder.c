@@ -22,12 +22,17 @@ static bool is_dot(const char *name)
     return !strcmp(name, ".") || !strcmp(name, "..");
 }
 
-/* Removes the plain files of a folder and the folder itself; others stay. */
+/* Removes the plain files of a folder and the folder itself; others stay, and no link is
+ * followed. */
 static void remove_flat(const char *path)
 {
-    DIR *d = opendir(path);
-    if (!d)
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
         return;
+    }
     for (struct dirent *e = readdir(d); e; e = readdir(d)) {
         if (!is_dot(e->d_name))
             unlinkat(dirfd(d), e->d_name, 0);
@@ -88,13 +93,33 @@ int ek_folder_out_begin(struct ek_folder_out *f, const char *path, struct ek_err
     return 0;
 }
 
+/* Some file systems (NFS among them) know no flags of renameat2. */
+static bool lacks_flags(int code)
+{
+    return code == EINVAL || code == ENOSYS || code == ENOTSUP;
+}
+
 /* Puts the new folder in the old one's place. */
 static int replace(struct ek_folder_out *f)
 {
-    if (renameat2(AT_FDCWD, f->aside, AT_FDCWD, f->path, RENAME_EXCHANGE))
+    if (!renameat2(AT_FDCWD, f->aside, AT_FDCWD, f->path, RENAME_EXCHANGE)) {
+        remove_flat(f->aside);
+        return 0;
+    }
+    if (!lacks_flags(errno))
         return errno;
-    remove_flat(f->aside);
-    return 0;
+    remove_flat(f->path); /* the new one is whole: a moment without either */
+    return rename(f->aside, f->path) ? errno : 0;
+}
+
+/* Puts the new folder where none is; a rename replaces no folder that holds anything. */
+static int place(struct ek_folder_out *f)
+{
+    if (!renameat2(AT_FDCWD, f->aside, AT_FDCWD, f->path, RENAME_NOREPLACE))
+        return 0;
+    if (!lacks_flags(errno))
+        return errno;
+    return rename(f->aside, f->path) ? errno : 0;
 }
 
 int ek_folder_out_end(struct ek_folder_out *f, bool replaces, const char *marker,
@@ -103,9 +128,7 @@ int ek_folder_out_end(struct ek_folder_out *f, bool replaces, const char *marker
     struct ek_err absent; /* that nothing is there yet is no error */
     int code = 0, rc = ek_folder_check(f->path, marker, &absent);
     if (rc == EK_ENOENT)
-        code = renameat2(AT_FDCWD, f->aside, AT_FDCWD, f->path, RENAME_NOREPLACE)
-                   ? errno
-                   : 0;
+        code = place(f);
     else if (!rc && !replaces)
         code = EEXIST;
     else if (!rc)

@@ -37,9 +37,9 @@ struct step {
     const int32_t *out_row; /* (n_out) which they are */
     int32_t n_seqs;         /* of attention */
     struct group group[2];  /* decode's rows, then prefill's; together [0,T) */
-    int64_t n_items; /* of attention; the same for every layer */
-    bool has_parts;  /* some of their sums are in parts */
-    bool is_small;   /* members prepare all rows for themselves */
+    int64_t n_items;        /* of attention; the same for every layer */
+    bool has_parts;         /* some of their sums are in parts */
+    bool is_small;          /* members prepare all rows for themselves */
     /* What is left of the step behind the last layer's attention, where that is less:
      * the rows with logits, moved together. NULL: all of it. */
     const struct step *rest;
@@ -438,7 +438,7 @@ static void walk(void *arg, int member, int n_members)
     embed_rows(&c);
     for (int32_t l = 0; l < s->lm->p.n_layers; l++) {
         qkv_block(&c, l);
-        if (l == s->lm->p.n_layers - 1 && s->n_out == 0)
+        if (l == s->lm->p.n_layers - 1 && s->n_out == 0 && !s->lm->watch)
             break; /* keys and values were all that was wanted */
         attention_block(&c, l);
         feed_forward_block(&c, l);
@@ -554,7 +554,7 @@ int32_t ek_lm_forward(struct ek_lm *lm, struct ek_kv *kv, const struct ek_lm_seq
         return 0;
     s.is_small = s.T <= EK_LM_SMALL_ROWS && ek_team_size(lm->team) > 1;
     cut_items(&s);
-    if (has_rest(&rest, &s))
+    if (!lm->watch && has_rest(&rest, &s))
         s.rest = &rest;
     ek_team_run(lm->team, walk, &s);
     for (int i = 0; i < ek_team_size(lm->team); i++)

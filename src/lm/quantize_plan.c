@@ -284,6 +284,12 @@ static int add_item(struct ek_quantize_plan *p, const struct ek_tensor *t,
         if (it->src.part[i])
             is_used[it->src.part[i] - all->items] = 1;
     }
+    /* One item a tensor at most, or items would run out. */
+    if (!is_used[t - all->items])
+        return ek_err_set(err, EK_EFORMAT,
+                          "%s: tensors '%s' and '%s' are both there: expected one of "
+                          "them",
+                          p->job->m->path, it->name, t->name);
     find_role(it, p->job);
     choose(it, p->job);
     rc = add_parts(p, it);

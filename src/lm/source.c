@@ -247,11 +247,12 @@ static bool check_scales(const struct ek_source *s, int64_t r0, int64_t r1,
                          const struct ek_tensor **which, size_t *at)
 {
     const struct ek_tensor *t = s->part[EK_SOURCE_SCALE];
+    float most =
+        s->kind == EK_SOURCE_INT4 ? EK_SOURCE_SCALE_MAX : EK_SOURCE_FP8_SCALE_MAX;
     int64_t end = ((r1 - 1) / s->row_group + 1) * s->scale_stride;
     for (int64_t i = r0 / s->row_group * s->scale_stride; i < end; i++) {
         float x = element(t, i);
-        if (!isfinite(x) ||
-            (s->kind == EK_SOURCE_INT4 && fabsf(x) > EK_SOURCE_SCALE_MAX)) {
+        if (!(fabsf(x) <= most)) {
             *which = t;
             *at = (size_t)i;
             return false;

@@ -45,6 +45,9 @@ struct ek_source {
  * keep scale and minimum. */
 #define EK_SOURCE_SCALE_MAX 4094.0f
 
+/* Of an fp8 scale, in magnitude: 448 times it is far from f32's end. */
+#define EK_SOURCE_FP8_SCALE_MAX 0x1p64f
+
 /* The matrix or vector `name` of m. Shapes, types and sizes are checked against each
  * other. Errors: EK_ENOENT m has none, without a sentence; EK_EFORMAT parts that
  * contradict each other; EK_EUNSUP a type, or groups that are no multiple of 32. */
@@ -55,7 +58,7 @@ int ek_source_find(struct ek_source *s, const struct ek_modelfile *m, const char
 size_t ek_source_bytes(const struct ek_source *s);
 
 /* Whether rows [r0,r1) are numbers: every plain element and block scale, every e4m3
- * code and every scale of theirs finite, int4 scales at most EK_SOURCE_SCALE_MAX.
+ * code and every scale of theirs finite and within the two bounds above.
  * Otherwise *which is the part and *at the element in it. */
 bool ek_source_check(const struct ek_source *s, int64_t r0, int64_t r1,
                      const struct ek_tensor **which, size_t *at);

@@ -184,6 +184,8 @@ static void fit_zero(struct fit *f, float lo, float hi)
     consider(f, 0.0f, 0.0f, 8);
     for (int i = 0; i < N_STEPS; i++) {
         float inv = steps_of(i) / (hi - lo);
+        if (!isfinite(inv))
+            continue; /* a range of subnormals: all zeros is as good */
         int zero = (int)(-lo * inv + 0.5f);
         for (int z = zero - 1; z <= zero + 1; z++) {
             if (z >= 0 && z <= 15)
@@ -195,8 +197,10 @@ static void fit_zero(struct fit *f, float lo, float hi)
 static void take_weights(struct fit *f, const float *v)
 {
     float total = v ? sum(v) : 0.0f;
+    bool has_weights =
+        total > 1e-30f && total < 1e30f; /* else N / total is no number */
     for (int k = 0; k < N; k++) {
-        f->v[k] = v && total > 0 ? v[k] * (N / total) : 1.0f;
+        f->v[k] = has_weights ? v[k] * (N / total) : 1.0f;
         f->vx[k] = f->v[k] * f->x[k];
     }
     f->sv = sum(f->v);

@@ -74,19 +74,22 @@ static int64_t write_head(void *pool, int64_t at, const float *x, int64_t D,
     return n_over;
 }
 
-/* Butterflies of lanes that are `step` apart; `swapped` brings each its partner. */
-EK_INLINE __m256 butterfly(__m256 x, __m256 swapped, const int is_upper)
+/* Butterflies of lanes that are some step apart; `swapped` brings each its partner, and
+ * the upper one of a pair has its sign in `upper`. */
+EK_INLINE __m256 butterfly(__m256 x, __m256 swapped, __m256 upper)
 {
-    return _mm256_blend_ps(_mm256_add_ps(x, swapped), _mm256_sub_ps(swapped, x),
-                           is_upper);
+    return _mm256_add_ps(_mm256_xor_ps(x, upper), swapped);
 }
 
 /* All that happens within 8 coordinates of a block of 8 or more. */
 EK_INLINE __m256 rotate_8(__m256 x)
 {
-    x = butterfly(x, _mm256_permute_ps(x, 0xb1), 0xaa);
-    x = butterfly(x, _mm256_permute_ps(x, 0x4e), 0xcc);
-    return butterfly(x, _mm256_permute2f128_ps(x, x, 1), 0xf0);
+    const __m256 by_1 = _mm256_setr_ps(0, -0.0f, 0, -0.0f, 0, -0.0f, 0, -0.0f);
+    const __m256 by_2 = _mm256_setr_ps(0, 0, -0.0f, -0.0f, 0, 0, -0.0f, -0.0f);
+    const __m256 by_4 = _mm256_setr_ps(0, 0, 0, 0, -0.0f, -0.0f, -0.0f, -0.0f);
+    x = butterfly(x, _mm256_permute_ps(x, 0xb1), by_1);
+    x = butterfly(x, _mm256_permute_ps(x, 0x4e), by_2);
+    return butterfly(x, _mm256_permute2f128_ps(x, x, 1), by_4);
 }
 
 static void rotate_block(float *x, int64_t n)
