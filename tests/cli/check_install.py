@@ -23,7 +23,10 @@ class Install(unittest.TestCase):
         usage = keelkit.keel("--help").stdout
         verbs = re.findall(r"^  (\w+) ", usage, re.M)
         self.assertIn("serve", verbs)
-        pages = [f"share/man/man1/{p}.1" for p in ("keel", *(f"keel-{v}" for v in verbs))]
+        things = re.findall(r"^  (\w+)  ", keelkit.keel("bench", "--help").stdout, re.M)
+        self.assertIn("memory", things)
+        names = [*verbs, *(f"bench-{thing}" for thing in things)]
+        pages = [f"share/man/man1/{p}.1" for p in ("keel", *(f"keel-{n}" for n in names))]
         self.assertEqual(installed(), sorted(
             ["bin/keel", "lib/systemd/system/evenkeel-serve.service",
              "share/bash-completion/completions/keel", "share/doc/evenkeel/serve.env",

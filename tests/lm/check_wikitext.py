@@ -36,15 +36,24 @@ class Perplexity(unittest.TestCase):
         print(f"f32: {got['perplexity']:.4f}, reference {WANT['value']:.4f}")
         self.assertLess(abs(got["perplexity"] / WANT["value"] - 1), 0.0005)
 
-    def test_default_compute_stays_near_f32(self):
-        got = perplexity("--kl-against", "f32")
+    def test_kept_weights_and_bf16_keys_and_values_stay_near_f32(self):
+        got = perplexity("--kv-dtype", "bf16", "--kl-against", "f32")
         kl = got["kl"]
-        print(f"default: {got['perplexity']:.4f}; mean KL {kl['mean']:.2e}, largest "
+        print(f"bf16 KV: {got['perplexity']:.4f}; mean KL {kl['mean']:.2e}, largest "
               f"{kl['max']:.2e}, argmax agreement {kl['agreement']:.4f}")
         self.assertLess(abs(got["perplexity"] / WANT["value"] - 1), 0.0025)
         # llama.cpp on the same file: mean 2.9e-3, agreement 0.969.
         self.assertLess(kl["mean"], 2e-4)
         self.assertGreater(kl["agreement"], 0.99)
+
+    def test_fp8_keys_and_values_cost_less_than_llama_cpp_does(self):
+        got = perplexity("--kv-dtype", "fp8", "--kl-against", "f32")
+        kl = got["kl"]
+        print(f"fp8 KV: {got['perplexity']:.4f}; mean KL {kl['mean']:.2e}, largest "
+              f"{kl['max']:.2e}, argmax agreement {kl['agreement']:.4f}")
+        # Keys rounded to the nearest: 6.1e-3.
+        self.assertLess(kl["mean"], 2.9e-3)
+        self.assertGreater(kl["agreement"], 0.95)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ PAUSE = 0.05      # mean seconds between the requests of a client
 RSS_SLACK = 4096  # KiB that memory may differ by between an early and the last quarter
 # Room for few: 4 seats, 8 waiting, and 20 pages where 4 full contexts would be 32; and
 # no reservation, so that answers do run out of pages.
-LIMITS = ("--max-seqs", "4", "--max-queue", "8", "--kv-memory", "120KiB", "--threads", "2",
+LIMITS = ("--max-seqs", "4", "--max-queue", "8", "--kv-memory", "60KiB", "--threads", "2",
           "--reserve-tokens", "0")
 COMMON = "The captain of the ship says to all who are on it "
 KNOWN = [{"prompt": text, "max_tokens": n, "ignore_eos": True, "temperature": t, "seed": 7}
