@@ -13,21 +13,32 @@
 #include <errno.h>
 #include <histedit.h>
 #include <locale.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <termios.h>
 #include <unistd.h>
+#include <wchar.h>
 
 #define TEXT_MAX ((size_t)16 << 20) /* one message, one answer */
 
 static volatile sig_atomic_t was_interrupted;
+static int wake_fd = -1; /* eventfd: readable since a Ctrl-C */
 
+/* The eventfd, because a signal just before a read would let that sleep. */
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
+    int saved = errno;
+    uint64_t one = 1;
     was_interrupted = 1;
+    ssize_t n = write(wake_fd, &one, sizeof one);
+    (void)n;
+    errno = saved;
 }
 
 static bool is_stopped(void)
@@ -214,6 +225,32 @@ static void hold_typing(void)
     tcsetattr(STDIN_FILENO, TCSANOW, &t);
 }
 
+/* For libedit: the next character of the keyboard; 0 at its end, -1 after a Ctrl-C. Bytes
+ * that are no character are dropped. */
+static int get_char(EditLine *edit, wchar_t *out)
+{
+    (void)edit;
+    mbstate_t state = {0};
+    for (;;) {
+        struct pollfd fds[] = {{STDIN_FILENO, POLLIN, 0}, {wake_fd, POLLIN, 0}};
+        char byte;
+        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+            return -1;
+        if (was_interrupted)
+            return -1;
+        if (fds[0].revents == 0)
+            continue;
+        ssize_t n = read(STDIN_FILENO, &byte, 1);
+        if (n <= 0)
+            return (int)n;
+        size_t k = mbrtowc(out, &byte, 1, &state);
+        if (k <= 1)
+            return 1;
+        if (k == (size_t)-1)
+            state = (mbstate_t){0};
+    }
+}
+
 /* One line without its end, in *line (valid until the next). Returns its length, -1 at
  * the end of input, -2 when Ctrl-C threw the line away. */
 static ssize_t read_line(struct chat *c, const char **line, bool is_more)
@@ -223,6 +260,9 @@ static ssize_t read_line(struct chat *c, const char **line, bool is_more)
         int count = 0;
         el_set(c->edit, EL_CLIENTDATA, is_more ? c : NULL);
         was_interrupted = 0;
+        uint64_t n_before;
+        while (read(wake_fd, &n_before, sizeof n_before) > 0)
+            continue; /* what stopped an answer stops no line */
         *line = el_gets(c->edit, &count);
         hold_typing();
         if (!*line || count <= 0)
@@ -312,6 +352,7 @@ static int open_editor(struct chat *c)
     el_set(c->edit, EL_EDITOR, "emacs");
     el_set(c->edit, EL_HIST, history, c->lines);
     el_set(c->edit, EL_SIGNAL, 0);
+    el_set(c->edit, EL_GETCFN, get_char);
     hold_typing();
     return 0;
 }
@@ -321,6 +362,9 @@ static int chat_init(struct chat *c, struct ek_chat_backend *b,
 {
     *c = (struct chat){.backend = b, .options = o};
     ek_buf_init(&c->answer, TEXT_MAX);
+    wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (wake_fd < 0)
+        return EK_EIO;
     /* Without SA_RESTART, so that a read at the prompt comes back. */
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
@@ -330,6 +374,9 @@ static int chat_init(struct chat *c, struct ek_chat_backend *b,
 
 static void chat_release(struct chat *c)
 {
+    signal(SIGINT, SIG_DFL);
+    close(wake_fd);
+    wake_fd = -1;
     json_decref(c->messages);
     ek_buf_release(&c->answer);
     ek_free(c->plain);

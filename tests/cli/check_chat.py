@@ -160,6 +160,14 @@ class OnATerminal(unittest.TestCase):
         t.wait_for("> ")
         self.assertEqual(0, t.end())
 
+    def test_characters_of_several_bytes_are_taken_whole(self):
+        t = Terminal(MODEL, "-n", "8")
+        t.wait_for("> ")
+        t.type("/caf\u00e9\u65e5\n")
+        t.wait_for("\n")
+        self.assertIn("/caf\u00e9\u65e5", t.wait_for("> "))
+        self.assertEqual(0, t.end())
+
 
 class AgainstAServer(unittest.TestCase):
     @classmethod
