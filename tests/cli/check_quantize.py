@@ -584,8 +584,8 @@ class Quantize(unittest.TestCase):
         return kib * 1024
 
     def test_neither_loading_nor_quantising_holds_the_file_beside_the_weights(self):
-        if "AddressSanitizer" in subprocess.run(["nm", "-D", need_keel()],
-                                                capture_output=True, text=True).stdout:
+        symbols = subprocess.run(["nm", "-D", need_keel()], capture_output=True, text=True)
+        if re.search("__[at]san_", symbols.stdout):
             self.skipTest("a sanitizer's own memory is larger")
         model = need_model()  # 92 MiB of weights, kept as they are
         size = os.path.getsize(model)
