@@ -3,6 +3,7 @@ numpy (and compressed-tensors, where it is installed) its folders by their publi
 formats; keel runs what it wrote; nothing is left behind where writing fails."""
 import json
 import os
+import re
 import resource
 import shutil
 import signal
