@@ -72,8 +72,8 @@ struct ek_model_settings {
     {                                                                                  \
         .name = "kv_dtype", .type = EK_OPT_CHOICE,                                     \
         .offset = (at) + offsetof(struct ek_model_settings, kv_dtype),                 \
-        .fallback = "fp8", .choices = EK_KV_DTYPE_CHOICES,                            \
-        .help = "format of keys and values; fp8 is e4m3, half the bytes of bf16"                                            \
+        .fallback = "fp8", .choices = EK_KV_DTYPE_CHOICES,                             \
+        .help = "format of keys and values; fp8 is e4m3, half the bytes of bf16"       \
     }
 
 enum ek_dtype ek_model_kv_dtype(const struct ek_model_settings *s);

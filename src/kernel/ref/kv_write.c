@@ -50,7 +50,7 @@ static int64_t write_head(void *pool, int64_t at, const float *x, int64_t D,
 static int64_t write_key(uint8_t *dst, const float *k, const float *q, int64_t g,
                          int64_t D, float scale)
 {
-    float sum[EK_HEAD_DIM_MAX], weight[EK_HEAD_DIM_MAX], r = 0, rest = 0;
+    float sum[EK_HEAD_DIM_MAX], weight[EK_HEAD_DIM_MAX] = {0}, r = 0, rest = 0;
     int64_t n_over = 0;
     for (int64_t c = 0; c < D; c++) {
         sum[c] = q[c];
