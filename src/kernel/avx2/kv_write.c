@@ -2,6 +2,7 @@
  * bits as ref's. Keys go a lane each through the sequential rounding. */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
+#include "kernel/kv_write_int.h"
 #include "kernel/ref/ref.h"
 #include "num/float.h"
 
@@ -120,94 +121,44 @@ void ek_avx2_rotate(float *x, int64_t ldx, int64_t T, int64_t heads, int64_t D)
             rotate_block(x + t * ldx + i, n);
 }
 
-/* Up to 8 keys side by side: coordinate c of lane i is [c][i]. */
-struct key_lanes {
-    float k[EK_HEAD_DIM_MAX][LANES]; /* over the scale */
-    float q[EK_HEAD_DIM_MAX][LANES]; /* sum of the queries */
-    float weight[EK_HEAD_DIM_MAX][LANES];
-    uint8_t code[EK_HEAD_DIM_MAX][LANES];
-    uint8_t *dst[LANES];
-    int n;
-};
-
-static void add_key(struct key_lanes *b, uint8_t *dst, const float *k, const float *q,
-                    int64_t g, int64_t D, float scale)
+/* Lanes [i,i+8) of the keys. */
+static int64_t write_eight(struct ek_key_lanes *b, int i, int64_t D)
 {
-    for (int64_t c = 0; c < D; c++) {
-        float sum = q[c];
-        for (int64_t h = 1; h < g; h++)
-            sum += q[h * D + c];
-        b->q[c][b->n] = sum;
-        b->k[c][b->n] = k[c] / scale;
-    }
-    b->dst[b->n++] = dst;
-}
-
-static int64_t write_keys(struct key_lanes *b, int64_t D)
-{
-    __m256i used = first_lanes(b->n);
+    __m256i used = first_lanes(b->n - i);
     __m256 r = _mm256_setzero_ps(), rest = _mm256_setzero_ps();
     int64_t n_over = 0;
     for (int64_t c = D - 1; c >= 0; c--) {
-        __m256 q = _mm256_maskload_ps(b->q[c], used);
+        __m256 q = _mm256_maskload_ps(b->q[c] + i, used);
         rest = _mm256_add_ps(rest, _mm256_mul_ps(q, q));
-        _mm256_storeu_ps(b->weight[c], rest);
+        _mm256_storeu_ps(b->weight[c] + i, rest);
     }
     __m256 lambda =
         _mm256_add_ps(_mm256_mul_ps(_mm256_set1_ps(EK_KV_LAMBDA / (float)D), rest),
                       _mm256_set1_ps(EK_KV_TINY));
     for (int64_t c = 0; c < D; c++) {
-        __m256 q = _mm256_maskload_ps(b->q[c], used), value;
-        __m256 y = _mm256_maskload_ps(b->k[c], used);
-        __m256 w = _mm256_add_ps(lambda, _mm256_loadu_ps(b->weight[c]));
+        __m256 q = _mm256_maskload_ps(b->q[c] + i, used), value;
+        __m256 y = _mm256_maskload_ps(b->k[c] + i, used);
+        __m256 w = _mm256_add_ps(lambda, _mm256_loadu_ps(b->weight[c] + i));
         __m256 x = _mm256_add_ps(y, _mm256_mul_ps(r, _mm256_div_ps(q, w)));
         __m256i code = e4m3_of_ps(x, &value);
         n_over += count_over(x);
         r = _mm256_add_ps(r, _mm256_mul_ps(q, _mm256_sub_ps(y, value)));
-        _mm_storel_epi64((__m128i *)(void *)b->code[c], bytes_of(code));
+        _mm_storel_epi64((__m128i *)(void *)(b->code[c] + i), bytes_of(code));
     }
-    for (int i = 0; i < b->n; i++)
-        for (int64_t c = 0; c < D; c++)
-            b->dst[i][c] = b->code[c][i];
-    b->n = 0;
     return n_over;
 }
 
-static int64_t shape_keys(void *pool, const struct ek_kv_rows *r, int64_t t0,
-                          int64_t t1, const struct ek_attn_dims *d)
+static int64_t write_keys(struct ek_key_lanes *b, int64_t D)
 {
-    int64_t D = d->D, P = d->page_tokens, g = d->H / d->K, n_over = 0;
-    struct key_lanes lanes;
-    lanes.n = 0;
-    for (int64_t t = t0; t < t1; t++)
-        for (int64_t h = 0; h < d->K; h++) {
-            int64_t at = (r->slot[t] / P * d->K + h) * P + r->slot[t] % P;
-            add_key(&lanes, (uint8_t *)pool + at * D, r->k + t * r->ldk + h * D,
-                    r->q + t * r->ldq + h * g * D, g, D,
-                    d->k_scale ? d->k_scale[h] : 1.0f);
-            if (lanes.n == LANES)
-                n_over += write_keys(&lanes, D);
-        }
-    return n_over + (lanes.n > 0 ? write_keys(&lanes, D) : 0);
+    int64_t n_over = 0;
+    for (int i = 0; i < b->n; i += LANES)
+        n_over += write_eight(b, i, D);
+    return n_over;
 }
 
 int64_t ek_avx2_kv_write(void *k_pool, void *v_pool, const struct ek_kv_rows *r,
                          int64_t t0, int64_t t1, const struct ek_attn_dims *d)
 {
-    int64_t D = d->D, P = d->page_tokens, n_over = 0;
-    bool is_shaped = d->kv_dtype == EK_DTYPE_E4M3 && r->q;
-    if (is_shaped)
-        n_over += shape_keys(k_pool, r, t0, t1, d);
-    for (int64_t t = t0; t < t1; t++) {
-        int64_t page = r->slot[t] / P, token = r->slot[t] % P;
-        for (int64_t h = 0; h < d->K; h++) {
-            int64_t at = ((page * d->K + h) * P + token) * D;
-            if (!is_shaped)
-                n_over += write_head(k_pool, at, r->k + t * r->ldk + h * D, D,
-                                     d->kv_dtype, d->k_scale ? d->k_scale[h] : 1.0f);
-            n_over += write_head(v_pool, at, r->v + t * r->ldv + h * D, D, d->kv_dtype,
-                                 d->v_scale ? d->v_scale[h] : 1.0f);
-        }
-    }
-    return n_over;
+    static const struct ek_kv_steps steps = {write_head, write_keys};
+    return ek_kv_write_run(k_pool, v_pool, r, t0, t1, d, &steps);
 }

@@ -2,12 +2,13 @@
  * bits as ref's. Keys go a lane each through the sequential rounding. */
 #include "kernel/avx512/avx512.h"
 #include "kernel/avx512/simd.h"
+#include "kernel/kv_write_int.h"
 #include "kernel/ref/ref.h"
 #include "num/float.h"
 
 #include <math.h>
 
-#define LANES 16
+#define LANES EK_KEY_LANES
 
 /* As ek_f32_to_e4m3, codes in 32-bit lanes; *value is what they stand for. */
 EK_INLINE __m512i e4m3_of_ps(__m512 x, __m512 *value)
@@ -107,30 +108,7 @@ void ek_avx512_rotate(float *x, int64_t ldx, int64_t T, int64_t heads, int64_t D
             rotate_block(x + t * ldx + i, n);
 }
 
-/* Up to 16 keys side by side: coordinate c of lane i is [c][i]. */
-struct key_lanes {
-    float k[EK_HEAD_DIM_MAX][LANES]; /* over the scale */
-    float q[EK_HEAD_DIM_MAX][LANES]; /* sum of the queries */
-    float weight[EK_HEAD_DIM_MAX][LANES];
-    uint8_t code[EK_HEAD_DIM_MAX][LANES];
-    uint8_t *dst[LANES];
-    int n;
-};
-
-static void add_key(struct key_lanes *b, uint8_t *dst, const float *k, const float *q,
-                    int64_t g, int64_t D, float scale)
-{
-    for (int64_t c = 0; c < D; c++) {
-        float sum = q[c];
-        for (int64_t h = 1; h < g; h++)
-            sum += q[h * D + c];
-        b->q[c][b->n] = sum;
-        b->k[c][b->n] = k[c] / scale;
-    }
-    b->dst[b->n++] = dst;
-}
-
-static int64_t write_keys(struct key_lanes *b, int64_t D)
+static int64_t write_keys(struct ek_key_lanes *b, int64_t D)
 {
     __mmask16 lanes = first_lanes(b->n);
     __m512 r = _mm512_setzero_ps(), rest = _mm512_setzero_ps();
@@ -153,48 +131,12 @@ static int64_t write_keys(struct key_lanes *b, int64_t D)
         r = _mm512_add_ps(r, _mm512_mul_ps(q, _mm512_sub_ps(y, value)));
         _mm_storeu_si128((__m128i *)(void *)b->code[c], _mm512_cvtepi32_epi8(code));
     }
-    for (int i = 0; i < b->n; i++)
-        for (int64_t c = 0; c < D; c++)
-            b->dst[i][c] = b->code[c][i];
-    b->n = 0;
     return n_over;
-}
-
-static int64_t shape_keys(void *pool, const struct ek_kv_rows *r, int64_t t0,
-                          int64_t t1, const struct ek_attn_dims *d)
-{
-    int64_t D = d->D, P = d->page_tokens, g = d->H / d->K, n_over = 0;
-    struct key_lanes lanes;
-    lanes.n = 0;
-    for (int64_t t = t0; t < t1; t++)
-        for (int64_t h = 0; h < d->K; h++) {
-            int64_t at = (r->slot[t] / P * d->K + h) * P + r->slot[t] % P;
-            add_key(&lanes, (uint8_t *)pool + at * D, r->k + t * r->ldk + h * D,
-                    r->q + t * r->ldq + h * g * D, g, D,
-                    d->k_scale ? d->k_scale[h] : 1.0f);
-            if (lanes.n == LANES)
-                n_over += write_keys(&lanes, D);
-        }
-    return n_over + (lanes.n > 0 ? write_keys(&lanes, D) : 0);
 }
 
 int64_t ek_avx512_kv_write(void *k_pool, void *v_pool, const struct ek_kv_rows *r,
                            int64_t t0, int64_t t1, const struct ek_attn_dims *d)
 {
-    int64_t D = d->D, P = d->page_tokens, n_over = 0;
-    bool is_shaped = d->kv_dtype == EK_DTYPE_E4M3 && r->q;
-    if (is_shaped)
-        n_over += shape_keys(k_pool, r, t0, t1, d);
-    for (int64_t t = t0; t < t1; t++) {
-        int64_t page = r->slot[t] / P, token = r->slot[t] % P;
-        for (int64_t h = 0; h < d->K; h++) {
-            int64_t at = ((page * d->K + h) * P + token) * D;
-            if (!is_shaped)
-                n_over += write_head(k_pool, at, r->k + t * r->ldk + h * D, D,
-                                     d->kv_dtype, d->k_scale ? d->k_scale[h] : 1.0f);
-            n_over += write_head(v_pool, at, r->v + t * r->ldv + h * D, D, d->kv_dtype,
-                                 d->v_scale ? d->v_scale[h] : 1.0f);
-        }
-    }
-    return n_over;
+    static const struct ek_kv_steps steps = {write_head, write_keys};
+    return ek_kv_write_run(k_pool, v_pool, r, t0, t1, d, &steps);
 }

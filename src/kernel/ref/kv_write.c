@@ -1,4 +1,5 @@
 /* kv_write.c - the rotation, and new keys and values into their pages, in plain C. */
+#include "kernel/kv_write_int.h"
 #include "kernel/ref/ref.h"
 #include "num/float.h"
 #include "num/quant.h"
@@ -33,11 +34,11 @@ static int64_t write_head(void *pool, int64_t at, const float *x, int64_t D,
 {
     int64_t n_over = 0;
     if (t != EK_DTYPE_E4M3) {
-        char *dst = (char *)pool + (size_t)(at * D) * ek_dtype_block_bytes(t);
+        char *dst = (char *)pool + (size_t)at * ek_dtype_block_bytes(t);
         ek_quant_from_f32(dst, t, x, (size_t)D);
         return 0;
     }
-    unsigned char *dst = (unsigned char *)pool + at * D;
+    unsigned char *dst = (unsigned char *)pool + at;
     for (int64_t c = 0; c < D; c++) {
         float y = x[c] / scale;
         dst[c] = ek_f32_to_e4m3(y);
@@ -46,51 +47,37 @@ static int64_t write_head(void *pool, int64_t at, const float *x, int64_t D,
     return n_over;
 }
 
-/* One e4m3 key against the sum of its g queries. */
-static int64_t write_key(uint8_t *dst, const float *k, const float *q, int64_t g,
-                         int64_t D, float scale)
+/* One e4m3 key, lane i. */
+static int64_t write_key(struct ek_key_lanes *b, int i, int64_t D)
 {
-    float sum[EK_HEAD_DIM_MAX], weight[EK_HEAD_DIM_MAX] = {0}, r = 0, rest = 0;
+    float r = 0, rest = 0;
     int64_t n_over = 0;
-    for (int64_t c = 0; c < D; c++) {
-        sum[c] = q[c];
-        for (int64_t h = 1; h < g; h++)
-            sum[c] += q[h * D + c];
-    }
     for (int64_t c = D - 1; c >= 0; c--) {
-        rest += sum[c] * sum[c];
-        weight[c] = rest;
+        rest += b->q[c][i] * b->q[c][i];
+        b->weight[c][i] = rest;
     }
     float lambda = EK_KV_LAMBDA / (float)D * rest + EK_KV_TINY;
     for (int64_t c = 0; c < D; c++) {
-        float y = k[c] / scale;
-        float x = y + r * (sum[c] / (lambda + weight[c]));
-        dst[c] = ek_f32_to_e4m3(x);
+        float q = b->q[c][i], y = b->k[c][i];
+        float x = y + r * (q / (lambda + b->weight[c][i]));
+        b->code[c][i] = ek_f32_to_e4m3(x);
         n_over += fabsf(x) > EK_E4M3_MAX;
-        r += sum[c] * (y - ek_e4m3_to_f32(dst[c]));
+        r += q * (y - ek_e4m3_to_f32(b->code[c][i]));
     }
+    return n_over;
+}
+
+static int64_t write_keys(struct ek_key_lanes *b, int64_t D)
+{
+    int64_t n_over = 0;
+    for (int i = 0; i < b->n; i++)
+        n_over += write_key(b, i, D);
     return n_over;
 }
 
 int64_t ek_ref_kv_write(void *k_pool, void *v_pool, const struct ek_kv_rows *r,
                         int64_t t0, int64_t t1, const struct ek_attn_dims *d)
 {
-    int64_t D = d->D, P = d->page_tokens, g = d->H / d->K, n_over = 0;
-    bool is_shaped = d->kv_dtype == EK_DTYPE_E4M3 && r->q;
-    for (int64_t t = t0; t < t1; t++) {
-        int64_t page = r->slot[t] / P, token = r->slot[t] % P;
-        for (int64_t h = 0; h < d->K; h++) {
-            int64_t at = (page * d->K + h) * P + token;
-            const float *k = r->k + t * r->ldk + h * D;
-            float k_scale = d->k_scale ? d->k_scale[h] : 1.0f;
-            float v_scale = d->v_scale ? d->v_scale[h] : 1.0f;
-            n_over += is_shaped
-                          ? write_key((uint8_t *)k_pool + at * D, k,
-                                      r->q + t * r->ldq + h * g * D, g, D, k_scale)
-                          : write_head(k_pool, at, k, D, d->kv_dtype, k_scale);
-            n_over += write_head(v_pool, at, r->v + t * r->ldv + h * D, D, d->kv_dtype,
-                                 v_scale);
-        }
-    }
-    return n_over;
+    static const struct ek_kv_steps steps = {write_head, write_keys};
+    return ek_kv_write_run(k_pool, v_pool, r, t0, t1, d, &steps);
 }
