@@ -12,6 +12,7 @@
  * times an L3 of 32 MiB, pages shuffled), so that from depth 1024 on keys and values come
  * from memory. ref takes a few of the same sequences and is counted by the token.
  * GB/s: bytes of keys and values at the depth over the CPU time of the slowest thread. */
+#include "args.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/team.h"
@@ -24,7 +25,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define MAX_ROUNDS  101
 #define POOL_BYTES  ((size_t)48 << 20) /* of K, and of V */
 #define MAX_SEQS    512
 #define MAX_THREADS 64
@@ -52,11 +52,8 @@ struct bench {
     struct ek_attn_dims d;
     int64_t n_seqs;
     const struct ek_ops *ours;
-    int n_rounds, n_threads;
-    bool huge;
-    FILE *json;
-    const char *only; /* NULL: all cases */
-    uint64_t sink;    /* keeps the streaming read alive */
+    struct bench_args args;
+    uint64_t sink; /* keeps the streaming read alive */
 };
 
 /* Of this thread: other processes then cost a measurement less. */
@@ -65,14 +62,6 @@ static double cpu_s(void)
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int compare_double(const void *a, const void *b)
-{
-    double x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return (x > y) - (x < y);
 }
 
 /* Random values of kv dtype: no NaN, and magnitudes around 1. */
@@ -196,7 +185,7 @@ static double stream(struct bench *b)
     struct work w = {.b = b};
     ek_team_run(b->team, stream_some, &w);
     double s = slowest(&w);
-    for (int j = 0; j < b->n_threads; j++)
+    for (int j = 0; j < b->args.n_threads; j++)
         b->sink += w.sum[j];
     return 2.0 * (double)POOL_BYTES / s;
 }
@@ -215,31 +204,33 @@ static void print_json(FILE *json, const char *name, const char *kind, double ou
 static void measure(struct bench *b, const char *name)
 {
     const struct ek_ops *ref = ek_ops_get(EK_ISA_REF);
-    double ours[MAX_ROUNDS], plain[MAX_ROUNDS], read[MAX_ROUNDS], of_ref[MAX_ROUNDS],
-        of_read[MAX_ROUNDS], bytes = (double)bytes_a_token(b);
+    double ours[BENCH_MAX_ROUNDS], plain[BENCH_MAX_ROUNDS], read[BENCH_MAX_ROUNDS],
+        of_ref[BENCH_MAX_ROUNDS], of_read[BENCH_MAX_ROUNDS],
+        bytes = (double)bytes_a_token(b);
     int64_t n_ref = REF_TOKENS / (b->seqs[0].pos0 + 1);
     n_ref = n_ref < 1 ? 1 : n_ref < b->n_seqs ? n_ref : b->n_seqs;
-    for (int i = 0; i < b->n_rounds; i++) {
+    for (int i = 0; i < b->args.n_rounds; i++) {
         read[i] = stream(b) / 1e9;
         ours[i] = bytes / attend(b, b->ours, b->n_seqs, true) / 1e9;
         plain[i] = bytes / attend(b, ref, n_ref, false) / 1e9;
         of_ref[i] = ours[i] / plain[i];
         of_read[i] = ours[i] / read[i];
     }
-    size_t n = (size_t)b->n_rounds, mid = n / 2, low = n / 10, high = n - 1 - n / 10;
+    size_t n = (size_t)b->args.n_rounds, mid = n / 2, low = n / 10,
+           high = n - 1 - n / 10;
     double *lists[] = {ours, plain, read, of_ref, of_read};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        qsort(lists[i], n, sizeof(double), compare_double);
+        bench_sort(lists[i], n);
     printf("%-24s %7.2f %7.2f %7.2f   %7.2f %7.2f   %6.1f (%.1f to %.1f)   %5.2f (%.2f "
            "to %.2f)\n",
            name, ours[0], ours[mid], ours[n - 1], plain[mid], read[mid], of_ref[mid],
            of_ref[low], of_ref[high], of_read[mid], of_read[low], of_read[high]);
     fflush(stdout);
-    if (b->json) {
-        print_json(b->json, name, "ref", ours[mid], plain[mid], of_ref, b->n_rounds, 1,
-                   10);
-        print_json(b->json, name, "stream", ours[mid], read[mid], of_read, b->n_rounds,
-                   0, 0.85);
+    if (b->args.json) {
+        print_json(b->args.json, name, "ref", ours[mid], plain[mid], of_ref,
+                   b->args.n_rounds, 1, 10);
+        print_json(b->args.json, name, "stream", ours[mid], read[mid], of_read,
+                   b->args.n_rounds, 0, 0.85);
     }
 }
 
@@ -248,8 +239,8 @@ static void measure_all(struct bench *b)
     printf(
         "%d threads, %d rounds, %s, GB/s of keys and values: min, median, max; ref; a "
         "streaming read; ratios' median and 10%% to 90%%\n%-24s %23s   %7s %7s   %s\n",
-        b->n_threads, b->n_rounds, ek_isa_name(b->ours->isa), "", "ours", "ref", "read",
-        "ours/ref, ours/read");
+        b->args.n_threads, b->args.n_rounds, ek_isa_name(b->ours->isa), "", "ours",
+        "ref", "read", "ours/ref, ours/read");
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (size_t t = 0; t < sizeof dtypes / sizeof dtypes[0]; t++) {
             set_format(b, &shapes[s], dtypes[t]);
@@ -258,7 +249,7 @@ static void measure_all(struct bench *b)
                 snprintf(name, sizeof name, "%s_%s_%d", shapes[s].name, dtype_names[t],
                          depths[i]);
                 set_case(b, depths[i]);
-                if (!b->only || strstr(name, b->only))
+                if (!b->args.only || strstr(name, b->args.only))
                     measure(b, name);
             }
         }
@@ -266,7 +257,7 @@ static void measure_all(struct bench *b)
 
 static bool reserve(struct bench *b)
 {
-    if (ek_team_new(&b->team, b->n_threads, true, NULL))
+    if (ek_team_new(&b->team, b->args.n_threads, true, NULL))
         return false;
     const struct ek_attn_dims most = {
         .H = 16, .K = 3, .D = 128, .page_tokens = 16, .kv_dtype = EK_DTYPE_F32};
@@ -275,7 +266,7 @@ static bool reserve(struct bench *b)
     b->q = ek_alloc_aligned(64, (size_t)MAX_SEQS * 2048 * sizeof(float));
     b->out = ek_alloc_aligned(64, (size_t)MAX_SEQS * 2048 * sizeof(float));
     b->scratch_bytes = ek_attn_scratch_bytes(&most);
-    b->scratch = ek_alloc_aligned(64, (size_t)b->n_threads * b->scratch_bytes);
+    b->scratch = ek_alloc_aligned(64, (size_t)b->args.n_threads * b->scratch_bytes);
     /* the smallest page of a case: e4m3, 3 heads of 64 */
     b->pages = ek_alloc_array(POOL_BYTES / ((size_t)16 * 3 * 64), sizeof *b->pages);
     return b->k && b->v && b->q && b->out && b->scratch && b->pages;
@@ -303,39 +294,26 @@ static int usage(void)
 int main(int argc, char **argv)
 {
     static struct bench b;
-    b.n_rounds = 7;
-    b.n_threads = 1;
-    b.ours = ek_ops_get(ek_isa_best());
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (!strcmp(argv[i], "--rounds"))
-            b.n_rounds = (int)strtol(argv[i + 1], NULL, 10);
-        else if (!strcmp(argv[i], "--threads"))
-            b.n_threads = (int)strtol(argv[i + 1], NULL, 10);
-        else if (!strcmp(argv[i], "--json"))
-            b.json = fopen(argv[i + 1], "w");
-        else if (!strcmp(argv[i], "--only"))
-            b.only = argv[i + 1];
-        else if (!strcmp(argv[i], "--pages") && !strcmp(argv[i + 1], "huge"))
-            b.huge = true;
-        else if (!strcmp(argv[i], "--isa") && !strcmp(argv[i + 1], "avx2") &&
-                 ek_isa_best() >= EK_ISA_AVX2)
-            b.ours = ek_ops_get(EK_ISA_AVX2);
-        else
-            return usage();
-    }
-    if (argc % 2 == 0 || b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS || b.n_threads < 1 ||
-        b.n_threads > MAX_THREADS)
+    b.args = (struct bench_args){.n_rounds = 7,
+                                 .n_threads = 1,
+                                 .max_threads = MAX_THREADS,
+                                 .takes_cases = true,
+                                 .flag = "--pages",
+                                 .flag_value = "huge"};
+    if (!bench_take(&b.args, argc, argv) || b.args.n_threads < 1 ||
+        (b.args.is_avx2 && ek_isa_best() < EK_ISA_AVX2))
         return usage();
+    b.ours = ek_ops_get(b.args.is_avx2 ? EK_ISA_AVX2 : ek_isa_best());
     int status = 1;
     if (!reserve(&b)) {
         fprintf(stderr, "bench_attn: out of memory\n");
         goto out;
     }
-    if (b.huge && (madvise(b.k, POOL_BYTES, MADV_HUGEPAGE) ||
-                   madvise(b.v, POOL_BYTES, MADV_HUGEPAGE)))
+    if (b.args.has_flag && (madvise(b.k, POOL_BYTES, MADV_HUGEPAGE) ||
+                            madvise(b.v, POOL_BYTES, MADV_HUGEPAGE)))
         perror("bench_attn: --pages huge");
     measure_all(&b);
-    if (b.json && fclose(b.json)) {
+    if (b.args.json && fclose(b.args.json)) {
         perror("bench_attn: --json");
         goto out;
     }

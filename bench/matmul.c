@@ -11,6 +11,7 @@
  * GB/s: packed bytes of the weights over time. GFLOP/s: 2 T N K over time, each product
  * counted once, though I8, I4 and I4S do two for it. Shares: of the read and of the dot
  * products that were measured in the same round. Columns are split among threads. */
+#include "args.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/team.h"
@@ -22,7 +23,6 @@
 #include <sys/mman.h>
 #include <time.h>
 
-#define MAX_ROUNDS 101
 #define POOL_BYTES ((size_t)192 << 20)
 #define HUGE       ((size_t)2 << 20)
 #define MAX_T      512
@@ -47,10 +47,7 @@ struct bench {
     void *act;
     struct ek_team *team;
     const struct ek_ops *ops;
-    int n_rounds, n_threads;
-    bool is_hot;
-    FILE *json;
-    const char *only; /* NULL: all cases */
+    struct bench_args args; /* its flag: --memory hot */
     struct ek_weight w;
     int64_t T, n_copies, n_passes;
     size_t stride; /* bytes between copies */
@@ -62,14 +59,6 @@ static double now_s(int n_threads)
     struct timespec t;
     clock_gettime(n_threads == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static int compare_double(const void *a, const void *b)
-{
-    double x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return (x > y) - (x < y);
 }
 
 static void read_share(void *arg, int member, int n)
@@ -105,9 +94,9 @@ static void multiply_share(void *arg, int member, int n)
 
 static double timed(struct bench *b, void (*fn)(void *arg, int member, int n))
 {
-    double start = now_s(b->n_threads);
+    double start = now_s(b->args.n_threads);
     ek_team_run(b->team, fn, b);
-    return now_s(b->n_threads) - start;
+    return now_s(b->args.n_threads) - start;
 }
 
 /* Random weights, packed once and copied; random activations. */
@@ -118,7 +107,7 @@ static void set_case(struct bench *b, const struct shape *s, enum ek_weight_form
     size_t bytes = ek_weight_bytes(f, s->N, s->K);
     b->w = (struct ek_weight){f, s->N, s->K, b->pool};
     b->stride = (bytes + 4095) / 4096 * 4096 + 4096;
-    b->n_copies = b->is_hot ? 1 : (int64_t)(POOL_BYTES / b->stride);
+    b->n_copies = b->args.has_flag ? 1 : (int64_t)(POOL_BYTES / b->stride);
     int64_t step = 128; /* rows packed at a time, from the buffer of y */
     for (int64_t i = 0; i < step * s->K; i++)
         b->y[i] = (float)(ek_rng_uniform(&rng) - 0.5);
@@ -145,7 +134,7 @@ static void set_rows(struct bench *b, int64_t T, int64_t all_copies)
     int64_t n = (int64_t)(ROUND_S / s) + 1;
     b->n_copies = n < all_copies ? n : all_copies;
     b->n_passes = n / b->n_copies;
-    if (T <= 32 && !b->is_hot) { /* all of the pool, or the cache would help */
+    if (T <= 32 && !b->args.has_flag) { /* all of the pool, or the cache would help */
         b->n_copies = all_copies;
         b->n_passes = 1;
     }
@@ -162,13 +151,14 @@ static void print_json(FILE *json, const char *name, const char *kind, const cha
 
 static void measure(struct bench *b, const char *name)
 {
-    double gb[MAX_ROUNDS], flop[MAX_ROUNDS], of_read[MAX_ROUNDS], of_dot[MAX_ROUNDS];
+    double gb[BENCH_MAX_ROUNDS], flop[BENCH_MAX_ROUNDS], of_read[BENCH_MAX_ROUNDS],
+        of_dot[BENCH_MAX_ROUNDS];
     double bytes = (double)ek_weight_bytes(b->w.format, b->w.N, b->w.K);
     double flops = 2.0 * (double)b->T * (double)b->w.N * (double)b->w.K;
-    double macs = (double)b->ops->probe_dot(b->w.format, 1) * 1e6 * b->n_threads;
+    double macs = (double)b->ops->probe_dot(b->w.format, 1) * 1e6 * b->args.n_threads;
     int terms = b->w.format >= EK_WEIGHT_I8 ? 2 : 1;
     double read = 0, dot = 0;
-    for (int i = 0; i < b->n_rounds; i++) {
+    for (int i = 0; i < b->args.n_rounds; i++) {
         double n = (double)(b->n_copies * b->n_passes);
         read = (double)POOL_BYTES / timed(b, read_share) / 1e9;
         dot = 2.0 * macs / timed(b, dot_share) / 1e9;
@@ -178,20 +168,22 @@ static void measure(struct bench *b, const char *name)
         of_read[i] = gb[i] / read;
         of_dot[i] = flop[i] * terms / dot;
     }
-    size_t n = (size_t)b->n_rounds, mid = n / 2;
+    size_t n = (size_t)b->args.n_rounds, mid = n / 2;
     double *lists[] = {gb, flop, of_read, of_dot};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++)
-        qsort(lists[i], n, sizeof(double), compare_double);
+        bench_sort(lists[i], n);
     printf("%-24s %7.1f %7.1f   %7.1f %7.1f   %5.2f %5.2f   %6.1f %7.1f\n", name,
            gb[mid], gb[n - 1], flop[mid], flop[n - 1], of_read[mid], of_dot[mid], read,
            dot);
     fflush(stdout);
-    if (!b->json)
+    if (!b->args.json)
         return;
     if (b->T <= 4)
-        print_json(b->json, name, "read", "GB/s", gb[mid], read, of_read[mid], 0.9);
+        print_json(b->args.json, name, "read", "GB/s", gb[mid], read, of_read[mid],
+                   0.9);
     else
-        print_json(b->json, name, "dot", "GFLOP/s", flop[mid], dot, of_dot[mid], 0.7);
+        print_json(b->args.json, name, "dot", "GFLOP/s", flop[mid], dot, of_dot[mid],
+                   0.7);
 }
 
 static void measure_all(struct bench *b)
@@ -199,8 +191,8 @@ static void measure_all(struct bench *b)
     printf(
         "%d threads, %d rounds, %s; median and best, shares' median, the last round's "
         "read and dot products\n%-24s %15s   %15s   %11s   %14s\n",
-        b->n_threads, b->n_rounds, ek_isa_name(b->ops->isa), "", "GB/s", "GFLOP/s",
-        "read   dot", "GB/s  GFLOP/s");
+        b->args.n_threads, b->args.n_rounds, ek_isa_name(b->ops->isa), "", "GB/s",
+        "GFLOP/s", "read   dot", "GB/s  GFLOP/s");
     for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
         for (int f = 0; f < EK_WEIGHT_COUNT; f++) {
             int64_t copies = 0;
@@ -208,7 +200,7 @@ static void measure_all(struct bench *b)
                 char name[64];
                 snprintf(name, sizeof name, "%s_%s_T%d", shapes[s].name,
                          ek_weight_name((enum ek_weight_format)f), Ts[i]);
-                if (b->only && !strstr(name, b->only))
+                if (b->args.only && !strstr(name, b->args.only))
                     continue;
                 if (copies == 0) {
                     set_case(b, &shapes[s], (enum ek_weight_format)f);
@@ -229,7 +221,7 @@ static bool reserve(struct bench *b)
     b->y = ek_alloc_aligned(HUGE, (size_t)MAX_T * MAX_N * sizeof(float));
     b->act = ek_alloc_aligned(HUGE, act);
     if (!b->pool || !b->x || !b->y || !b->act ||
-        ek_team_new(&b->team, b->n_threads, true, &err))
+        ek_team_new(&b->team, b->args.n_threads, true, &err))
         return false;
     if (madvise(b->pool, POOL_BYTES, MADV_HUGEPAGE) ||
         madvise(b->act, act, MADV_HUGEPAGE))
@@ -258,35 +250,23 @@ static int usage(void)
 int main(int argc, char **argv)
 {
     static struct bench b;
-    b.n_rounds = 7;
-    b.n_threads = 1;
-    b.ops = ek_ops_get(ek_isa_best());
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (!strcmp(argv[i], "--rounds"))
-            b.n_rounds = (int)strtol(argv[i + 1], NULL, 10);
-        else if (!strcmp(argv[i], "--threads"))
-            b.n_threads = (int)strtol(argv[i + 1], NULL, 10);
-        else if (!strcmp(argv[i], "--json"))
-            b.json = fopen(argv[i + 1], "w");
-        else if (!strcmp(argv[i], "--only"))
-            b.only = argv[i + 1];
-        else if (!strcmp(argv[i], "--memory") && !strcmp(argv[i + 1], "hot"))
-            b.is_hot = true;
-        else if (!strcmp(argv[i], "--isa") && !strcmp(argv[i + 1], "avx2") &&
-                 ek_isa_best() >= EK_ISA_AVX2)
-            b.ops = ek_ops_get(EK_ISA_AVX2);
-        else
-            return usage();
-    }
-    if (argc % 2 == 0 || b.n_rounds < 1 || b.n_rounds > MAX_ROUNDS || b.n_threads < 1)
+    b.args = (struct bench_args){.n_rounds = 7,
+                                 .n_threads = 1,
+                                 .max_threads = 256,
+                                 .takes_cases = true,
+                                 .flag = "--memory",
+                                 .flag_value = "hot"};
+    if (!bench_take(&b.args, argc, argv) || b.args.n_threads < 1 ||
+        (b.args.is_avx2 && ek_isa_best() < EK_ISA_AVX2))
         return usage();
+    b.ops = ek_ops_get(b.args.is_avx2 ? EK_ISA_AVX2 : ek_isa_best());
     int status = 1;
     if (!reserve(&b)) {
         fprintf(stderr, "bench_matmul: out of memory\n");
         goto out;
     }
     measure_all(&b);
-    if (b.json && fclose(b.json)) {
+    if (b.args.json && fclose(b.args.json)) {
         perror("bench_matmul: --json");
         goto out;
     }

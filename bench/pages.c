@@ -7,6 +7,7 @@
  * full pages are published, as with the prefix cache; own: none are. */
 #include "serve/pages.h"
 
+#include "args.h"
 #include "base/mem.h"
 #include "base/rng.h"
 
@@ -14,8 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#define MAX_ROUNDS 1001
 
 struct scale {
     const char *name;
@@ -103,16 +102,10 @@ static void drain(struct bench *b)
     ek_free(b->numbers);
 }
 
-static int by_size(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Seconds of the median round. */
 static double measure(const struct bench *b, int n_rounds)
 {
-    double seconds[MAX_ROUNDS];
+    double seconds[BENCH_MAX_ROUNDS];
     for (int r = 0; r < n_rounds; r++) {
         double start = now_s();
         for (int32_t i = 0; i < b->n_seqs; i++) {
@@ -122,18 +115,17 @@ static double measure(const struct bench *b, int n_rounds)
         }
         seconds[r] = now_s() - start;
     }
-    qsort(seconds, (size_t)n_rounds, sizeof *seconds, by_size);
+    bench_sort(seconds, (size_t)n_rounds);
     return seconds[n_rounds / 2];
 }
 
 int main(int argc, char **argv)
 {
     static const char *const names[] = {"off", "pages", "full"};
-    int n_rounds = 101;
-    if (argc == 3 && strcmp(argv[1], "--rounds") == 0)
-        n_rounds = (int)strtol(argv[2], NULL, 10);
-    if (n_rounds < 1 || n_rounds > MAX_ROUNDS || (argc != 1 && argc != 3)) {
-        fprintf(stderr, "usage: bench_pages [--rounds N]   (1 to %d)\n", MAX_ROUNDS);
+    struct bench_args args = {.n_rounds = 101};
+    if (!bench_take(&args, argc, argv) || args.json) {
+        fprintf(stderr, "usage: bench_pages [--rounds N]   (1 to %d)\n",
+                BENCH_MAX_ROUNDS);
         return 2;
     }
     printf("%-16s %-7s %-6s %10s %10s\n", "", "pages", "check", "ns/page", "ns/token");
@@ -142,7 +134,7 @@ int main(int argc, char **argv)
             struct bench b;
             bool is_shared = k % 2;
             fill(&b, &scales[i], (enum ek_page_check)(k / 2), is_shared);
-            double ns = 1e9 * measure(&b, n_rounds) / b.n_seqs;
+            double ns = 1e9 * measure(&b, args.n_rounds) / b.n_seqs;
             printf("%-16s %-7s %-6s %10.2f %10.3f\n", scales[i].name,
                    is_shared ? "shared" : "own", names[k / 2], ns / b.cap,
                    ns / b.n_tokens);

@@ -9,6 +9,7 @@
  * of the one would take the processors of the other. */
 #include "base/team.h"
 
+#include "args.h"
 #include "base/clock.h"
 #include "base/mem.h"
 
@@ -19,8 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_RUNS   2000
-#define MAX_ROUNDS 101
+#define MAX_RUNS 2000
 
 struct bench {
     struct ek_team *team;
@@ -77,14 +77,6 @@ static int compare_i64(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int compare_double(const void *a, const void *b)
-{
-    double x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return (x > y) - (x < y);
-}
-
 /* Median nanoseconds of one region over a batch. */
 static double batch(struct bench *b, const struct row *row,
                     void (*run)(struct bench *b))
@@ -108,7 +100,7 @@ static double batch(struct bench *b, const struct row *row,
 
 static void measure(struct bench *b, const struct row *row, int n_rounds, FILE *json)
 {
-    double ours[MAX_ROUNDS], peer[MAX_ROUNDS], ratio[MAX_ROUNDS];
+    double ours[BENCH_MAX_ROUNDS], peer[BENCH_MAX_ROUNDS], ratio[BENCH_MAX_ROUNDS];
     for (int i = 0; i < n_rounds; i++) {
         /* The order changes each round: neither is always the one that follows. */
         if (i % 2)
@@ -119,9 +111,9 @@ static void measure(struct bench *b, const struct row *row, int n_rounds, FILE *
         ratio[i] = peer[i] / ours[i];
     }
     size_t n = (size_t)n_rounds, mid = n / 2, low = n / 10, high = n - 1 - n / 10;
-    qsort(ours, n, sizeof ours[0], compare_double);
-    qsort(peer, n, sizeof peer[0], compare_double);
-    qsort(ratio, n, sizeof ratio[0], compare_double);
+    bench_sort(ours, n);
+    bench_sort(peer, n);
+    bench_sort(ratio, n);
     printf("%-14s %8.2f %8.2f %8.2f   %8.2f %8.2f %8.2f   %6.2f (%.2f to %.2f)\n",
            row->name, ours[0] / 1e3, ours[mid] / 1e3, ours[n - 1] / 1e3, peer[0] / 1e3,
            peer[mid] / 1e3, peer[n - 1] / 1e3, ratio[mid], ratio[low], ratio[high]);
@@ -143,21 +135,10 @@ int main(int argc, char **argv)
 {
     static struct bench b;
     struct ek_err err = EK_ERR_INIT;
-    int n_threads = 0, n_rounds = 31;
-    FILE *json = NULL;
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (!strcmp(argv[i], "--threads"))
-            n_threads = (int)strtol(argv[i + 1], NULL, 10);
-        else if (!strcmp(argv[i], "--rounds"))
-            n_rounds = (int)strtol(argv[i + 1], NULL, 10);
-        else if (!strcmp(argv[i], "--json"))
-            json = fopen(argv[i + 1], "w");
-        else
-            return usage();
-    }
-    if (argc % 2 == 0 || n_threads < 0 || n_rounds < 1 || n_rounds > MAX_ROUNDS)
+    struct bench_args args = {.n_rounds = 31, .max_threads = 256};
+    if (!bench_take(&args, argc, argv))
         return usage();
-    if (ek_team_new(&b.team, n_threads, true, &err)) {
+    if (ek_team_new(&b.team, args.n_threads, true, &err)) {
         fprintf(stderr, "bench_team: %s\n", err.text);
         return 1;
     }
@@ -165,11 +146,12 @@ int main(int argc, char **argv)
     printf(
         "%d threads, %d rounds, microseconds a region: min, median, max; the ratio's "
         "median and 10%% to 90%%\n%-14s %26s   %26s   %s\n",
-        b.n_threads, n_rounds, "", "ek_team_run", "OpenMP parallel", "OpenMP/ours");
+        b.n_threads, args.n_rounds, "", "ek_team_run", "OpenMP parallel",
+        "OpenMP/ours");
     for (size_t i = 0; i < N_ROWS; i++)
-        measure(&b, &rows[i], n_rounds, json);
+        measure(&b, &rows[i], args.n_rounds, args.json);
     ek_team_free(b.team);
-    if (json && fclose(json)) {
+    if (args.json && fclose(args.json)) {
         perror("bench_team: --json");
         return 1;
     }
