@@ -23,6 +23,7 @@ class Bench:
     def __init__(self, options):
         self.o = options
         self.skipped = []
+        self.prefill_weights = {}  # the fastest, by model
 
     def skip(self, what, why):
         self.skipped.append(f"{what}: {why}")
@@ -56,12 +57,23 @@ def rates(answers):
 
 def best_prefill_weights(b, model):
     """The format of prompts that is fastest here: ours chooses as the peer does."""
+    if model in b.prefill_weights:
+        return b.prefill_weights[model]
     found = {}
     for weights in ("same",) if b.o.is_tiny else ("same", "bf16", "fp8"):
         keel = b.keel(model, "--prefill-weights", weights, "--kv-dtype", "fp8")
         found[weights] = max(keel.ask("prefill", 512)["median"] for _ in range(3))
         keel.close()
-    return max(found, key=found.get)
+    b.prefill_weights[model] = max(found, key=found.get)
+    return b.prefill_weights[model]
+
+
+def many_rows(b, model):
+    """Options of a server of many answers at once: each step takes the format of weights
+    that is the faster one for its rows, by what was measured at start."""
+    weights = best_prefill_weights(b, model)
+    return [] if weights == "same" else ["--prefill-weights", weights,
+                                         "--weights-rule", "tokens"]
 
 
 def against_peer(b, size, words, name, keel, peer, must, aim=None, note=""):
@@ -109,13 +121,16 @@ def decode(b, size, model, peer_model):
                                  must)
         yield row
         yield roof(size, name, "bandwidth", ours, 0.85 if depth else 0.9)
-    keel.rest()
+    keel.close()
     if peer:
         peer.rest()
+    options = many_rows(b, model)
+    keel = b.keel(model, *options, "--kv-dtype", "fp8")
+    note = " ".join([f"depth {size['batch_depth']}", *options])
     for n, steps in size["batch"].items():
         name = f"decode, batch {n}"
         ours, row = against_peer(b, size, ("decode", size["batch_depth"], n, steps), name,
-                                 keel, peer, 2.2, None, f"depth {size['batch_depth']}")
+                                 keel, peer, 2.2, None, note)
         yield row
         prompt = b.prefill_rate.get(size["name"])
         if prompt:
@@ -265,7 +280,8 @@ def isa(b, size, model):
 def kv_dtypes(b, size, model):
     """fp8 against bf16 keys and values."""
     n, depth, steps = (4, 32, 2) if b.o.is_tiny else (64, 1024, 3)
-    fp8, bf16 = (b.keel(model, "--kv-dtype", d) for d in ("fp8", "bf16"))
+    fp8, bf16 = (b.keel(model, *many_rows(b, model), "--kv-dtype", d)
+                 for d in ("fp8", "bf16"))
     one, two = (k.ask("decode", 0, 1, 1) for k in (fp8, bf16))
     deep, deep_two = (k.ask("decode", 16, 1, 1) for k in (fp8, bf16))
     token, token_two = ((d["bytes_per_token"] - s["bytes_per_token"]) / 16
