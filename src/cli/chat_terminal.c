@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <termios.h>
 #include <unistd.h>
 #include <wchar.h>
 
@@ -210,19 +209,14 @@ static char *show_prompt(EditLine *edit)
     return is_more ? more : first;
 }
 
-/* libedit gives the terminal back in line mode, where a Ctrl-D typed during an answer
- * would be an end of input that nobody reads, and letters would show up in the text. So
- * between lines what is typed waits unseen, as it is, for the next one. el_end restores
- * the terminal as it was found. */
-static void hold_typing(void)
+/* libedit gives the terminal back in line mode between lines, where a Ctrl-D typed during
+ * an answer would be an end of input that nobody reads, and letters would show up in the
+ * text. So libedit's own idea of that mode is changed: what is typed waits unseen, as it
+ * is, for the next line, and there is no moment between two modes. el_end restores the
+ * terminal as it was found. */
+static int hold_typing(EditLine *edit)
 {
-    struct termios t;
-    if (tcgetattr(STDIN_FILENO, &t))
-        return;
-    t.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-    t.c_cc[VMIN] = 1;
-    t.c_cc[VTIME] = 0;
-    tcsetattr(STDIN_FILENO, TCSANOW, &t);
+    return el_set(edit, EL_SETTY, "-x", "-icanon", "-echo", NULL);
 }
 
 /* For libedit: the next character of the keyboard; 0 at its end, -1 after a Ctrl-C. Bytes
@@ -264,7 +258,6 @@ static ssize_t read_line(struct chat *c, const char **line, bool is_more)
         while (read(wake_fd, &n_before, sizeof n_before) > 0)
             continue; /* what stopped an answer stops no line */
         *line = el_gets(c->edit, &count);
-        hold_typing();
         if (!*line || count <= 0)
             return was_interrupted ? -2 : -1;
         n = count;
@@ -353,8 +346,7 @@ static int open_editor(struct chat *c)
     el_set(c->edit, EL_HIST, history, c->lines);
     el_set(c->edit, EL_SIGNAL, 0);
     el_set(c->edit, EL_GETCFN, get_char);
-    hold_typing();
-    return 0;
+    return hold_typing(c->edit) ? EK_EIO : 0;
 }
 
 static int chat_init(struct chat *c, struct ek_chat_backend *b,
