@@ -22,6 +22,9 @@ LAW = {
     "net": {"base"},
     "load": {"net", "base"},
     "lm": {"data", "kernel", "num", "base"},
+    "graph": {"kernel", "num", "base"},
+    "rec": {"graph", "kernel", "num", "base"},
+    "train": {"rec", "graph", "data", "kernel", "num", "base"},
     "serve": {"lm", "net", "data", "kernel", "num", "base"},
     "cli": {"load", "serve", "lm", "net", "data", "kernel", "num", "base"},
 }

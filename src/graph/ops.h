@@ -1,0 +1,97 @@
+/* ops.h - the operations a model is written with; each adds itself to the graph and
+ * returns its value (graph.h: -1 after a fault).
+ *
+ * N rows of some axis, C columns; parameters are values from ek_graph_param. Each line
+ * says what backward reads, which is what a saved value costs.
+ */
+#ifndef EVENKEEL_GRAPH_OPS_H
+#define EVENKEEL_GRAPH_OPS_H
+
+#include "graph/graph.h"
+
+enum ek_act {
+    EK_ACT_NONE,
+    EK_ACT_RELU,
+    EK_ACT_SILU,
+    EK_ACT_GELU,
+    EK_ACT_SIGMOID,
+    EK_ACT_TANH
+};
+
+/* y (N,O) = act(x (N,C) w (C,O) + bias (1,O)); bias -1: none. gelu is the tanh form.
+ * Backward reads x, w, and y (relu, sigmoid, tanh) or the sum before act (silu, gelu),
+ * which then is kept beside y. */
+int ek_linear(struct ek_graph *g, int x, int w, int bias, enum ek_act act);
+
+/* y = act(x). Backward reads y (relu, sigmoid, tanh) or x (silu, gelu). */
+int ek_activate(struct ek_graph *g, int x, enum ek_act act);
+
+/* y = (x - mean) rstd gain + bias over the columns; gain (1,C) and bias (1,C) may be -1.
+ * Backward reads x, and mean and rstd of every row.
+ * Source: Ba, Kiros & Hinton 2016; Zhang & Sennrich 2019 for rms, which has no mean. */
+int ek_layer_norm(struct ek_graph *g, int x, int gain, int bias, float eps);
+int ek_rms_norm(struct ek_graph *g, int x, int gain, float eps);
+
+/* y = a + b, y = a - ... are all `add` with a scale: y = a + scale * b. Reads nothing. */
+int ek_add(struct ek_graph *g, int a, int b, float scale);
+
+/* y = a * b elementwise; b (N,C) or (N,1), which multiplies the whole row. Reads both. */
+int ek_mul(struct ek_graph *g, int a, int b);
+
+/* y = sigmoid(gate) * x: a gate. Reads both. */
+int ek_gate(struct ek_graph *g, int x, int gate);
+
+/* y = s x. */
+int ek_scale(struct ek_graph *g, int x, float s);
+
+/* y = x m / (1-p), m in {0,1} with P(m=0) = p; from a counter: nothing is saved. */
+int ek_dropout(struct ek_graph *g, int x, float p);
+
+/* y = a + dropout(b, p): the end of a residual branch in one pass. p may be 0. */
+int ek_residual(struct ek_graph *g, int a, int b, float p);
+
+/* y = [x0 | x1 | ...], n <= 6. Splitting is ek_graph_columns. */
+int ek_concat(struct ek_graph *g, const int *x, int n);
+
+/* y[n] = scale * table[ids[n]]; ids (N,1) i32, a negative one gives zeros. */
+int ek_lookup(struct ek_graph *g, int table, int ids, float scale);
+
+/* y[b] = sum or mean of table[ids[e]] for e in [offsets[b], offsets[b+1]); empty: 0.
+ * ids (E,1) i32, offsets (B+1,1) i64 on an axis of its own, y on `axis` of B rows. */
+int ek_bag(struct ek_graph *g, int table, int ids, int offsets, int axis, bool is_mean);
+
+/* Low-rank factorisation interaction of n features of d columns, x (N, n*d) seen as
+ * X (n,d) for each row:  Y = X (X^T P), P (n,k), as (N, n*k).
+ * Without rank it would be X X^T P' of n*n*d multiplications. Reads x, P.
+ * Source: Zhang et al. 2024, "Wukong: Towards a Scaling Law for Large-Scale
+ * Recommendation" (the optimised FM). */
+int ek_low_rank(struct ek_graph *g, int x, int p, int64_t n_features);
+
+/* Mean over the rows whose target is not negative of -log softmax over the positive and
+ * R negatives that the whole batch shares:
+ *   s+ = e(h, E[pos]) / temperature,  s_j = e(h, E[neg_j]) / temperature
+ * e is the dot product, or the cosine. A negative that is the row's target is left out.
+ *   h (N,D), table (V,D), targets (N,1) i32, negatives (R,1) i32 -> (1,1)
+ * Never holds N x R: logits live a block of rows at a time, and their gradient is formed
+ * in the same pass, so backward multiplies by d loss only. */
+struct ek_sampled {
+    bool is_cosine;
+    float temperature; /* > 0 */
+};
+int ek_sampled_softmax(struct ek_graph *g, int h, int table, int targets, int negatives,
+                       const struct ek_sampled *o);
+
+/* The same over all rows of the table from `first` on (0, or 1 where id 0 is nothing),
+ * also a block of logits at a time. */
+int ek_full_softmax(struct ek_graph *g, int h, int table, int targets, int64_t first,
+                    const struct ek_sampled *o);
+
+/* Mean over rows of -(y log p + (1-y) log(1-p)), p = sigmoid(x); x (N,1), y (N,1) f32. */
+int ek_bce(struct ek_graph *g, int x, int y);
+
+/* sum of a * b over everything -> (1,1): losses of one's own, and gradient checks. */
+int ek_inner(struct ek_graph *g, int a, int b);
+
+/* a + scale * b of two scalars is ek_add: two heads, one loss. */
+
+#endif

@@ -1,0 +1,73 @@
+/* params.h - the trained numbers of a model, apart from the graphs that use them: the
+ * graph that trains, the one that evaluates and the checkpoint share one set.
+ *
+ * A parameter is a matrix (rows, cols) in f32, the master copy; a matmul in bf16 rounds
+ * it on the way in. Its gradient is dense, or, for a table, a list of rows that the
+ * row-wise optimizer takes (ek_graph_row_grads): a table of 10 million rows has no
+ * dense gradient. `place` says which part lives in this process: nobody may take
+ * `rows` of this process for the rows of the model once there are other places.
+ * Initial values depend on (seed, name, shape) alone, not on the order of adding.
+ */
+#ifndef EVENKEEL_GRAPH_PARAMS_H
+#define EVENKEEL_GRAPH_PARAMS_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum ek_place {
+    EK_PLACE_WHOLE, /* all rows and columns are here */
+};
+
+enum ek_init_kind {
+    EK_INIT_ZERO,
+    EK_INIT_ONE,
+    EK_INIT_NORMAL,         /* deviation `scale` */
+    EK_INIT_TRUNCATED,      /* the same, drawn again beyond two deviations */
+    EK_INIT_UNIFORM,        /* [-scale, scale) */
+    EK_INIT_XAVIER_NORMAL,  /* deviation scale * sqrt(2 / (rows + cols)) */
+    EK_INIT_XAVIER_UNIFORM, /* [-b, b), b = scale * sqrt(6 / (rows + cols)) */
+};
+
+struct ek_param_spec {
+    const char *name;   /* unique, 1 to 63 bytes; borrowed for the call */
+    int64_t rows, cols; /* >= 1; fewer than 2^31 rows */
+    enum ek_init_kind init;
+    float scale;       /* of init; unused by ZERO and ONE */
+    bool is_table;     /* looked up by row; row-wise optimizer, no dense gradient */
+    bool has_no_decay; /* weight decay leaves it alone (biases, gains) */
+};
+
+struct ek_param {
+    char name[64];
+    int64_t rows, cols;
+    enum ek_place place;
+    bool is_table, has_no_decay;
+    float *value; /* (rows, cols), 64-byte aligned; owned by the set */
+    float *grad;  /* the same shape; NULL for a table. Whole after the reduction only */
+};
+
+struct ek_params;
+
+/* Errors: EK_ENOMEM. */
+int ek_params_new(struct ek_params **set, uint64_t seed,
+                  struct ek_err *err) EK_MUST_USE;
+void ek_params_free(struct ek_params *set); /* NULL is fine */
+
+/* *id: of the new parameter, initialised; or of the one that has the name and the same
+ * shape and kind already, untouched. Errors: EK_EINVAL an empty or long name, another
+ * shape or kind under the name; EK_ELIMIT the size overflows; EK_ENOMEM. */
+int ek_params_add(struct ek_params *set, int *id, const struct ek_param_spec *spec,
+                  struct ek_err *err) EK_MUST_USE;
+
+int ek_params_count(const struct ek_params *set);
+int ek_params_find(const struct ek_params *set, const char *name); /* id, or -1 */
+
+/* Borrowed; stays good while the set lives. */
+struct ek_param *ek_params_get(const struct ek_params *set, int id);
+
+/* Sets every dense gradient to 0: before the first micro-batch of a step. */
+void ek_params_zero_grad(struct ek_params *set);
+
+#endif
