@@ -26,7 +26,8 @@ LAW = {
     "rec": {"graph", "kernel", "num", "base"},
     "train": {"rec", "graph", "data", "kernel", "num", "base"},
     "serve": {"lm", "net", "data", "kernel", "num", "base"},
-    "cli": {"load", "serve", "lm", "net", "data", "kernel", "num", "base"},
+    "train": {"data", "kernel", "num", "base"},
+    "cli": {"train", "load", "serve", "lm", "net", "data", "kernel", "num", "base"},
 }
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|gets|alloca|localtime)\s*\(")
 HEAP = re.compile(r"\b(malloc|calloc|realloc|free|strdup|strndup)\s*\(")

