@@ -9,7 +9,7 @@
  * --only: cases whose name has TEXT in it, such as qwen3_up_int4_T1.
  *
  * GB/s: packed bytes of the weights over time. GFLOP/s: 2 T N K over time, each product
- * counted once, though I8, I4 and I4S do two for it. Shares: of the read and of the dot
+ * counted once, though I8, I6, I4 and I4S do two for it. Shares: of the read and of the dot
  * products that were measured in the same round. Columns are split among threads. */
 #include "args.h"
 #include "base/mem.h"

@@ -132,7 +132,8 @@ static int open_model(struct work *w, struct ek_err *err)
     return ek_bench_open(&w->bench, &set->bench, w->rt.team, err);
 }
 
-/* The weights that prompts are multiplied by; a file is mostly kept as int4 or int8. */
+/* The weights that prompts are multiplied by; a file is mostly kept as int4,
+ * int6 or int8. */
 static enum ek_weight_format prefill_format(const struct settings *set)
 {
     int weights = set->model.weights;

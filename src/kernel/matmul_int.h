@@ -2,7 +2,7 @@
  *
  *   F32         row = [Kp] f32
  *   BF16, E4M3  row = [Kp] bf16
- *   I8, I4, I4S  row = [G] struct ek_act_cell
+ *   I8, I6, I4, I4S  row = [G] struct ek_act_cell
  *               x ~ scale v,  v = 256 high + low,  scale = amax / 32512
  *               -32512 <= v <= 32512, so -127 <= high <= 127, -128 <= low <= 127
  * Kp = K rounded up to whole groups, zeros behind K; rows begin at multiples of 64 B.
@@ -23,10 +23,11 @@
 /* A group of 32: all that a kernel needs of it in one stream. */
 struct ek_act_cell {
     int8_t high[EK_GROUP], low[EK_GROUP];
-    float scale;      /* NaN where x held an infinity or NaN */
-    float sum;        /* of v; exact, below 2^21 */
-    int32_t less_8;   /* -8 sum: what a nibble's offset takes away */
-    int32_t less_128; /* -128 sum: a byte's */
+    float scale;        /* NaN where x held an infinity or NaN */
+    float sum;          /* of v; exact, below 2^21 */
+    int32_t less_8;     /* -8 sum: what a nibble's offset takes away */
+    int32_t less_128;   /* -128 sum: a byte's */
+    int32_t less_32[2]; /* -32 sum of columns 0..15 and of 16..31: of six bits */
 };
 
 static inline int64_t ek_act_stride(enum ek_weight_format f, int64_t K)
@@ -50,13 +51,17 @@ static inline struct ek_act_cell *ek_act_cells(const void *row)
     return (struct ek_act_cell *)(uintptr_t)row;
 }
 
-/* The fields that follow from the scale and the sum of v. */
-static inline void ek_act_finish(struct ek_act_cell *cell, float scale, int32_t sum)
+/* The fields that follow from the scale and the sums of v[0..15] and of v[16..31]. */
+static inline void ek_act_finish(struct ek_act_cell *cell, float scale, int32_t sum_0,
+                                 int32_t sum_16)
 {
+    int32_t sum = sum_0 + sum_16;
     cell->scale = scale;
     cell->sum = (float)sum;
     cell->less_8 = -8 * sum;
     cell->less_128 = -128 * sum;
+    cell->less_32[0] = -32 * sum_0;
+    cell->less_32[1] = -32 * sum_16;
 }
 
 /* One panel times R rows of activations: what a vector variant brings. Every row goes
@@ -87,10 +92,16 @@ void ek_matmul_run(const struct ek_tile *first, const struct ek_weight *w, int64
  * more on weights from memory. For 1 or 2 rows the hardware's prefetcher is faster
  * alone (30 against 18 to 27 GB/s). */
 #define EK_AHEAD 8192
+EK_INLINE void ek_fetch_ahead(const unsigned char *w, int n)
+{
+    for (int i = 0; i < n; i++)
+        __builtin_prefetch(w + EK_AHEAD + (ptrdiff_t)64 * i, 0, 2);
+}
+
 EK_INLINE void ek_tile_fetch(const struct ek_tile *c, const unsigned char *w, int n)
 {
-    for (int i = 0; c->is_batch && i < n; i++)
-        __builtin_prefetch(w + EK_AHEAD + (ptrdiff_t)64 * i, 0, 2);
+    if (c->is_batch)
+        ek_fetch_ahead(w, n);
 }
 
 /* Before a loop over rows: unrolled early enough that an array of sums becomes

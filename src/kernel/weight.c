@@ -16,12 +16,18 @@
  *         second is padding where G is odd):
  *         [2][r 16] f16 d | [2][k/4 8][r 16][k%4] u8 (q + 128)         1088 B
  *         quads along k, as vpdpbusd takes them, unsigned operand first
+ *   I6    eight groups together (those behind K are padding):
+ *         [r 16] f32 d | [k/16 16][r 16] i8 s | [k/32 8] of
+ *             [k%16/4 4][r 16][k%4] bytes, nibbles as in I4: bits 0..3 of q
+ *             [k%32/16 2][r 16][k%4] bytes: bits 4 and 5 of q, of columns with
+ *             k%16/4 = j at bits 2j and 2j+1                             3392 B
+ *         w = d s (q - 32); a line of scales for each twelve of codes or less
  *   I4S   two groups together likewise:
  *         [2][r 16] f16 d | [2][k%16/4 4][r 16][k%4] bytes, nibbles as in I4   576 B
  *         w = d (q - 8)
  *
  * Behind the last panel of an E4M3 weight: f32 scales [ceil(N/128)][ceil(K/128)].
- * Padding rows and columns hold zeros (I8: code 128 with d = 0; I4S: d = 0).
+ * Padding rows and columns hold zeros (I8: code 128 with d = 0; I6: s = 0; I4S: d = 0).
  */
 #include "kernel/weight.h"
 
@@ -30,8 +36,8 @@
 
 #include <assert.h>
 
-static const char *const names[EK_WEIGHT_COUNT] = {"f32",  "bf16", "fp8",
-                                                   "int8", "int4", "int4s"};
+static const char *const names[EK_WEIGHT_COUNT] = {"f32",  "bf16", "fp8",  "int8",
+                                                   "int6", "int4", "int4s"};
 
 const char *ek_weight_name(enum ek_weight_format f)
 {
@@ -63,12 +69,13 @@ enum ek_weight_format ek_weight_keep(enum ek_dtype t)
     case EK_DTYPE_Q4_1:
     case EK_DTYPE_Q4_K:
         return EK_WEIGHT_I4;
+    case EK_DTYPE_Q3_K:
+    case EK_DTYPE_Q6_K:
+        return EK_WEIGHT_I6;
     case EK_DTYPE_Q5_0:
     case EK_DTYPE_Q5_1:
     case EK_DTYPE_Q5_K:
-    case EK_DTYPE_Q6_K:
     case EK_DTYPE_Q2_K:
-    case EK_DTYPE_Q3_K:
     case EK_DTYPE_IQ4_NL:
     case EK_DTYPE_IQ4_XS:
     case EK_DTYPE_Q8_0:
@@ -160,6 +167,9 @@ void ek_weight_row(float *out, const struct ek_weight *w, int64_t n)
             break;
         case EK_WEIGHT_I8:
             get_i8(v, panel, g, r);
+            break;
+        case EK_WEIGHT_I6:
+            ek_i6_get(v, panel, g, r);
             break;
         case EK_WEIGHT_I4:
             get_i4(v, panel, g, r);

@@ -10,6 +10,7 @@
  *   BF16    32 bf16 (paired along K for the dot product)      exact from bf16
  *   E4M3    32 e4m3, f32 scale a 128x128 block                exact from FP8 files
  *   I8      32 i8, f16 scale                                  exact from q8_0
+ *   I6      32 codes of 6 bits, i8 scale a 16, f32 a 256      exact from q6_k, q3_k
  *   I4      32 nibbles, f16 scale and f16 minimum             exact from q4_0, q4_1
  *   I4S     32 nibbles, f16 scale; symmetric, d (q - 8)       exact from q4_0
  */
@@ -30,6 +31,7 @@ enum ek_weight_format {
     EK_WEIGHT_BF16,
     EK_WEIGHT_E4M3,
     EK_WEIGHT_I8,
+    EK_WEIGHT_I6,
     EK_WEIGHT_I4,
     EK_WEIGHT_I4S,
     EK_WEIGHT_COUNT
@@ -41,14 +43,15 @@ struct ek_weight {
     void *data;   /* ek_weight_bytes bytes, 64-byte aligned, borrowed */
 };
 
-/* "f32", "bf16", "fp8", "int8", "int4", "int4s". */
+/* "f32", "bf16", "fp8", "int8", "int6", "int4", "int4s". */
 const char *ek_weight_name(enum ek_weight_format f);
 
 /* Bytes of the packed matrix, padding included; 0 on overflow. */
 size_t ek_weight_bytes(enum ek_weight_format f, int64_t N, int64_t K);
 
-/* The format that keeps `t` with the least loss and no waste: q4_0, q4_1, q4_k -> I4;
- * q2_k, q3_k, q5_*, q6_k, q8_0, iq4_* -> I8; e4m3 -> E4M3; f16, bf16, f32 -> BF16. */
+/* The format that keeps `t` with the least loss and no waste: q4_0 -> I4S; q4_1, q4_k
+ * -> I4; q3_k, q6_k -> I6; q2_k, q5_*, q8_0, iq4_* -> I8; e4m3 -> E4M3; f16, bf16, f32
+ * -> BF16. */
 enum ek_weight_format ek_weight_keep(enum ek_dtype t);
 
 /* Packs rows [n0,n1) of the (N,K) matrix whose row n0 begins at `rows` in format t
@@ -56,7 +59,7 @@ enum ek_weight_format ek_weight_keep(enum ek_dtype t);
  * pack disjoint ranges at once (E4M3: ranges of whole 128 rows).
  *
  *   scratch  128*K floats; NULL where codes move unchanged: q4_0 to I4S; q4_0, q4_1,
- *            q4_k to I4; q8_0 to I8, bf16 to BF16, e4m3 to E4M3
+ *            q4_k to I4; q3_k, q6_k to I6; q8_0 to I8, bf16 to BF16, e4m3 to E4M3
  * Cost: O((n1-n0) K), no allocation. Cannot fail for a type ek_quant_can_read. */
 void ek_weight_pack(struct ek_weight *w, int64_t n0, int64_t n1, enum ek_dtype t,
                     const void *rows, size_t row_bytes, float *scratch);

@@ -18,6 +18,7 @@ static inline int64_t ek_weight_groups(int64_t K)
 }
 
 #define EK_I8_CELL  1088 /* bytes of two groups of a panel: d, d, codes, codes */
+#define EK_I6_CELL  3392 /* bytes of eight groups of a panel: d, s, codes */
 #define EK_I4_CELL  320  /* bytes of one group of a panel: d, m, nibbles */
 #define EK_I4S_CELL 576  /* bytes of two groups of a panel: d, d, nibbles, nibbles */
 
@@ -33,6 +34,8 @@ static inline int64_t ek_panel_bytes(enum ek_weight_format f, int64_t G)
         return G * EK_GROUP * EK_PANEL;
     case EK_WEIGHT_I8:
         return ek_ceil_div(G, 2) * EK_I8_CELL;
+    case EK_WEIGHT_I6:
+        return ek_ceil_div(G, 8) * EK_I6_CELL;
     case EK_WEIGHT_I4:
         return G * EK_I4_CELL;
     case EK_WEIGHT_I4S:
@@ -59,6 +62,31 @@ static inline unsigned char *ek_i8_scales(const unsigned char *panel, int64_t g)
 {
     return (unsigned char *)(uintptr_t)panel + g / 2 * EK_I8_CELL + g % 2 * 32;
 }
+
+/* The cell of group g of an I6 panel, in which 16 f32 d and 16 times 16 i8 s come
+ * first; the s of group g's 16 columns from 16 half on; and its codes: 256 bytes of low
+ * nibbles, 128 of high bits. */
+static inline unsigned char *ek_i6_cell(const unsigned char *panel, int64_t g)
+{
+    return (unsigned char *)(uintptr_t)panel + g / 8 * EK_I6_CELL;
+}
+
+static inline unsigned char *ek_i6_scales(const unsigned char *panel, int64_t g,
+                                          int half)
+{
+    return ek_i6_cell(panel, g) + 64 + (g % 8 * 2 + half) * 16;
+}
+
+static inline unsigned char *ek_i6_codes(const unsigned char *panel, int64_t g)
+{
+    return ek_i6_cell(panel, g) + 320 + g % 8 * 384;
+}
+
+/* Row r of an I6 panel, in weight_i6.c: packed from K columns at src in format t (F32,
+ * Q3_K, Q6_K; these at any address), and its group g back as v[32]. */
+void ek_i6_put_row(unsigned char *panel, int r, enum ek_dtype t, const void *src,
+                   int64_t K);
+void ek_i6_get(float *v, const unsigned char *panel, int64_t g, int r);
 
 /* The nibbles and the 16 f16 scales of group g of an I4S panel. */
 static inline unsigned char *ek_i4s_codes(const unsigned char *panel, int64_t g)
@@ -92,10 +120,21 @@ static inline int ek_at_i8(int r, int k)
     return k / 4 * 64 + r * 4 + k % 4;
 }
 
-/* Byte of the nibble, I4 and I4S; columns 16..31 are the high nibbles. */
+/* Byte of the nibble, I4, I4S and I6; columns 16..31 are the high nibbles. */
 static inline int ek_at_i4(int r, int k)
 {
     return k % 16 / 4 * 64 + r * 4 + k % 4;
+}
+
+/* Byte of the high bits in I6, which stand at bits ek_i6_shift and one above. */
+static inline int ek_at_i6(int r, int k)
+{
+    return 256 + k / 16 * 64 + r * 4 + k % 4;
+}
+
+static inline int ek_i6_shift(int k)
+{
+    return k % 16 / 4 * 2;
 }
 
 #endif

@@ -1,9 +1,9 @@
 /* weight_pack.c - rows of a file into the panels drawn in weight.c.
  *
  * Where the file's codes are the format's codes they are moved unchanged: q4_0 to I4S,
- * q4_0, q4_1, q4_k to I4, q8_0 and q5_0 to I8, bf16 to BF16, e4m3 to E4M3. Everything
- * else goes through f32 and is rounded to nearest, by group of 32 (E4M3: by block of
- * 128x128).
+ * q4_0, q4_1, q4_k to I4, q3_k and q6_k to I6 (weight_i6.c), q8_0 and q5_0 to I8, bf16
+ * to BF16, e4m3 to E4M3. Everything else goes through f32 and is rounded to nearest, by
+ * group of 32 (I6: of 16; E4M3: by block of 128x128).
  */
 #include "kernel/weight_int.h"
 #include "num/float.h"
@@ -238,6 +238,8 @@ static bool is_moved(enum ek_weight_format f, enum ek_dtype t)
         return t == EK_DTYPE_E4M3;
     case EK_WEIGHT_I8:
         return t == EK_DTYPE_Q8_0;
+    case EK_WEIGHT_I6:
+        return t == EK_DTYPE_Q3_K || t == EK_DTYPE_Q6_K;
     case EK_WEIGHT_I4:
         return t == EK_DTYPE_Q4_0 || t == EK_DTYPE_Q4_1 || t == EK_DTYPE_Q4_K;
     case EK_WEIGHT_I4S:
@@ -263,16 +265,22 @@ static void pack_panel(struct ek_weight *w, int64_t n0, int n_rows, enum ek_dtyp
         .panel = ek_weight_panel(w, n0 / EK_PANEL), .K = w->K, .G = G, .t = t};
     assert((unsigned)w->format < EK_WEIGHT_COUNT);
     put_fn *put = puts_of[w->format];
-    assert(put); /* every format but E4M3, which goes by blocks */
+    assert(put || w->format == EK_WEIGHT_I6); /* E4M3 goes by blocks, not by panels */
     memset(a.panel, 0, (size_t)ek_panel_bytes(w->format, G));
     for (int64_t g = 0; w->format == EK_WEIGHT_I8 && g < (G + 1) / 2 * 2; g++)
         memset(ek_i8_codes(a.panel, g), 128, 512);
     for (a.r = 0; a.r < n_rows; a.r++) {
         a.src = rows + (size_t)a.r * row_bytes;
-        if (!is_moved(w->format, t)) {
+        bool moves = is_moved(w->format, t);
+        if (!moves) {
             assert(scratch);
             ek_quant_to_f32(scratch, t, a.src, (size_t)w->K);
             a.f32 = scratch;
+        }
+        if (w->format == EK_WEIGHT_I6) {
+            ek_i6_put_row(a.panel, a.r, moves ? t : EK_DTYPE_F32,
+                          moves ? (const void *)a.src : scratch, w->K);
+            continue;
         }
         for (int64_t g = 0; g < G; g++)
             put(&a, g);

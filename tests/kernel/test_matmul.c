@@ -11,7 +11,7 @@
 
 static const int64_t Ts[] = {0, 1, 2, 3, 5, 8, 17};
 static const int64_t Ns[] = {1, 15, 16, 17, 48, 129};
-static const int64_t Ks[] = {1, 31, 32, 33, 64, 129, 576};
+static const int64_t Ks[] = {1, 31, 32, 33, 64, 129, 257, 576};
 
 struct fixture {
     struct ek_weight w;

@@ -73,19 +73,21 @@ static void teardown(struct fixture *f)
     ek_free(f->scratch);
 }
 
-/* Every row must be `dense` to within rel of the largest of its group of 32 (for E4M3:
- * of the weight). */
+/* Every row must be `dense` to within rel of the largest of its group of 32 (for I6:
+ * of 256, for E4M3: of the weight). */
 static void expect_rows(const struct fixture *f, float rel)
 {
     int64_t K = f->w.K;
     float *row = new_floats(K), top_of_all = 0;
+    int64_t block = f->w.format == EK_WEIGHT_I6 ? 256 : 32;
     for (int64_t i = 0; i < f->w.N * K; i++)
         top_of_all = fmaxf(top_of_all, fabsf(f->dense[i]));
     for (int64_t n = 0; n < f->w.N; n++) {
         ek_weight_row(row, &f->w, n);
         for (int64_t k = 0; k < K; k++) {
             float top = 0;
-            for (int64_t j = k / 32 * 32; j < K && j < k / 32 * 32 + 32; j++)
+            for (int64_t j = k / block * block; j < K && j < (k / block + 1) * block;
+                 j++)
                 top = fmaxf(top, fabsf(f->dense[n * K + j]));
             if (f->w.format == EK_WEIGHT_E4M3)
                 top = top_of_all;
@@ -127,6 +129,10 @@ static void codes_that_fit_move_unchanged_and_need_no_scratch(void **state)
                                         {EK_WEIGHT_I4, EK_DTYPE_Q4_0, 0, 96},
                                         {EK_WEIGHT_I4, EK_DTYPE_Q4_1, 0, 96},
                                         {EK_WEIGHT_I4S, EK_DTYPE_Q4_0, 0, 96},
+                                        {EK_WEIGHT_I6, EK_DTYPE_Q6_K, 0, 256},
+                                        {EK_WEIGHT_I6, EK_DTYPE_Q6_K, 0, 768},
+                                        {EK_WEIGHT_I6, EK_DTYPE_Q3_K, 0, 256},
+                                        {EK_WEIGHT_I6, EK_DTYPE_Q3_K, 0, 512},
                                         {EK_WEIGHT_E4M3, EK_DTYPE_E4M3, 0, 200}};
     expect_pairs(pairs, COUNT(pairs), false);
     /* q4_k: codes move, d*s and dmin*m are rounded to f16, each half an ulp, 2^-11; the
@@ -164,12 +170,13 @@ static void f32_holds_every_format_exactly(void **state)
 
 /* Half a step of the group's largest magnitude, plus the scale's rounding to f16 which
  * the largest code multiplies: I8 1/254 + 2^-11; I4 over a range of twice the largest,
- * 1/15 + 2 * 2^-11 + 2^-11; I4S a whole step of 1/8 where code 16 is cut to 15; bf16 2^-8; e4m3 2^-4 of a value (subnormals 2^-10/448). */
+ * 1/15 + 2 * 2^-11 + 2^-11; I6 over 256 columns a whole step of 1/32 where code 64 is cut
+ * to 63, plus half a step of the scale's 127; I4S a whole step of 1/8 where code 16 is cut to 15; bf16 2^-8; e4m3 2^-4 of a value (subnormals 2^-10/448). */
 static void other_formats_round_to_nearest(void **state)
 {
     (void)state;
     static const float i8 = 1 / 254.0f + 0x1p-11f, i4 = 1 / 15.0f + 3 * 0x1p-11f,
-                       i4s = 1 / 8.0f + 2 * 0x1p-11f;
+                       i4s = 1 / 8.0f + 2 * 0x1p-11f, i6 = 1 / 32.0f + 1 / 254.0f;
     const struct pair pairs[] = {{EK_WEIGHT_BF16, EK_DTYPE_F32, 0x1p-8f, 33},
                                  {EK_WEIGHT_BF16, EK_DTYPE_Q6_K, 0x1p-8f, 256},
                                  {EK_WEIGHT_I8, EK_DTYPE_F32, i8, 31},
@@ -179,6 +186,9 @@ static void other_formats_round_to_nearest(void **state)
                                  {EK_WEIGHT_I8, EK_DTYPE_Q2_K, i8, 256},
                                  {EK_WEIGHT_I8, EK_DTYPE_Q3_K, i8, 256},
                                  {EK_WEIGHT_I8, EK_DTYPE_IQ4_XS, i8, 256},
+                                 {EK_WEIGHT_I6, EK_DTYPE_F32, i6, 33},
+                                 {EK_WEIGHT_I6, EK_DTYPE_BF16, i6, 257},
+                                 {EK_WEIGHT_I6, EK_DTYPE_Q8_0, i6, 288},
                                  {EK_WEIGHT_I4, EK_DTYPE_F32, i4, 33},
                                  {EK_WEIGHT_I4, EK_DTYPE_BF16, i4, 64},
                                  {EK_WEIGHT_I4S, EK_DTYPE_F32, i4s, 33},
@@ -232,14 +242,15 @@ static void each_type_keeps_its_format(void **state)
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q4_0), EK_WEIGHT_I4S);
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q4_1), EK_WEIGHT_I4);
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q4_K), EK_WEIGHT_I4);
-    assert_int_equal(ek_weight_keep(EK_DTYPE_Q6_K), EK_WEIGHT_I8);
-    assert_int_equal(ek_weight_keep(EK_DTYPE_Q3_K), EK_WEIGHT_I8);
+    assert_int_equal(ek_weight_keep(EK_DTYPE_Q6_K), EK_WEIGHT_I6);
+    assert_int_equal(ek_weight_keep(EK_DTYPE_Q3_K), EK_WEIGHT_I6);
+    assert_int_equal(ek_weight_keep(EK_DTYPE_Q5_K), EK_WEIGHT_I8);
     assert_int_equal(ek_weight_keep(EK_DTYPE_IQ4_NL), EK_WEIGHT_I8);
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q8_0), EK_WEIGHT_I8);
     assert_int_equal(ek_weight_keep(EK_DTYPE_E4M3), EK_WEIGHT_E4M3);
     assert_int_equal(ek_weight_keep(EK_DTYPE_F16), EK_WEIGHT_BF16);
-    static const char *const names[] = {"f32",  "bf16",  "fp8", "int8",
-                                        "int4", "int4s", "?"};
+    static const char *const names[] = {"f32",  "bf16", "fp8",   "int8",
+                                        "int6", "int4", "int4s", "?"};
     for (int f = 0; f <= EK_WEIGHT_COUNT; f++)
         assert_string_equal(ek_weight_name((enum ek_weight_format)f), names[f]);
 }

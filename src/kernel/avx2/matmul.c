@@ -8,7 +8,8 @@ void ek_avx2_matmul(float *y, int64_t ldy, const void *act, const struct ek_weig
     static ek_tile_fn *const tiles[EK_WEIGHT_COUNT] = {
         [EK_WEIGHT_F32] = ek_avx2_tile_f32,   [EK_WEIGHT_BF16] = ek_avx2_tile_bf16,
         [EK_WEIGHT_E4M3] = ek_avx2_tile_e4m3, [EK_WEIGHT_I8] = ek_avx2_tile_i8,
-        [EK_WEIGHT_I4] = ek_avx2_tile_i4,     [EK_WEIGHT_I4S] = ek_avx2_tile_i4s,
+        [EK_WEIGHT_I6] = ek_avx2_tile_i6,     [EK_WEIGHT_I4] = ek_avx2_tile_i4,
+        [EK_WEIGHT_I4S] = ek_avx2_tile_i4s,
     };
     struct ek_tile first = {.act = act,
                             .y = y,
@@ -16,6 +17,7 @@ void ek_avx2_matmul(float *y, int64_t ldy, const void *act, const struct ek_weig
                             .ldy = ldy,
                             .G = ek_weight_groups(w->K),
                             .mode = mode};
-    bool is_nibble = w->format == EK_WEIGHT_I4 || w->format == EK_WEIGHT_I4S;
+    bool is_nibble = w->format == EK_WEIGHT_I6 || w->format == EK_WEIGHT_I4 ||
+                     w->format == EK_WEIGHT_I4S;
     ek_matmul_run(&first, w, T, n0, n1, tiles[w->format], is_nibble ? 2 : 4);
 }

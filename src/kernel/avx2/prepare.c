@@ -52,7 +52,7 @@ EK_INLINE void store_bytes(int8_t *q, const __m256i v[4])
 EK_INLINE void quantize_group(struct ek_act_cell *cell, const __m256 v[4])
 {
     const __m256i abs = _mm256_set1_epi32(0x7fffffff), zero = _mm256_setzero_si256();
-    __m256i most = zero, total = zero, i[4], high[4];
+    __m256i most = zero, i[4], high[4];
     for (int j = 0; j < 4; j++)
         most = _mm256_max_epu32(most, _mm256_and_si256(_mm256_castps_si256(v[j]), abs));
     uint32_t top = max_of_lanes_u32(most);
@@ -61,21 +61,21 @@ EK_INLINE void quantize_group(struct ek_act_cell *cell, const __m256 v[4])
     if (!is_finite || amax < EK_ACT_TINY) {
         _mm256_storeu_si256((__m256i *)(void *)cell->high, zero);
         _mm256_storeu_si256((__m256i *)(void *)cell->low, zero);
-        ek_act_finish(cell, is_finite ? 0.0f : NAN, 0);
+        ek_act_finish(cell, is_finite ? 0.0f : NAN, 0, 0);
         return;
     }
     __m256 inv = _mm256_set1_ps(EK_ACT_TOP / amax);
-    for (int j = 0; j < 4; j++) {
+    for (int j = 0; j < 4; j++)
         i[j] = _mm256_cvtps_epi32(_mm256_mul_ps(v[j], inv));
-        total = _mm256_add_epi32(total, i[j]);
-    }
+    int32_t sum_0 = sum_of_lanes_i32(_mm256_add_epi32(i[0], i[1]));
+    int32_t sum_16 = sum_of_lanes_i32(_mm256_add_epi32(i[2], i[3]));
     for (int j = 0; j < 4; j++) /* v = 256 high + low */
         high[j] = _mm256_srai_epi32(_mm256_add_epi32(i[j], _mm256_set1_epi32(128)), 8);
     store_bytes(cell->high, high);
     for (int j = 0; j < 4; j++)
         i[j] = _mm256_sub_epi32(i[j], _mm256_slli_epi32(high[j], 8));
     store_bytes(cell->low, i);
-    ek_act_finish(cell, amax / EK_ACT_TOP, sum_of_lanes_i32(total));
+    ek_act_finish(cell, amax / EK_ACT_TOP, sum_0, sum_16);
 }
 
 static void quantize_row(struct ek_act_cell *cells, const float *x, int64_t K)

@@ -34,6 +34,7 @@ ek_tile_fn ek_avx512_tile_f32;
 ek_tile_fn ek_avx512_tile_bf16;
 ek_tile_fn ek_avx512_tile_e4m3;
 ek_tile_fn ek_avx512_tile_i8;
+ek_tile_fn ek_avx512_tile_i6;
 ek_tile_fn ek_avx512_tile_i4;
 ek_tile_fn ek_avx512_tile_i4s;
 

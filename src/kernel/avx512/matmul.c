@@ -7,7 +7,8 @@ void ek_avx512_matmul(float *y, int64_t ldy, const void *act, const struct ek_we
     static ek_tile_fn *const tiles[EK_WEIGHT_COUNT] = {
         [EK_WEIGHT_F32] = ek_avx512_tile_f32,   [EK_WEIGHT_BF16] = ek_avx512_tile_bf16,
         [EK_WEIGHT_E4M3] = ek_avx512_tile_e4m3, [EK_WEIGHT_I8] = ek_avx512_tile_i8,
-        [EK_WEIGHT_I4] = ek_avx512_tile_i4,     [EK_WEIGHT_I4S] = ek_avx512_tile_i4s,
+        [EK_WEIGHT_I6] = ek_avx512_tile_i6,     [EK_WEIGHT_I4] = ek_avx512_tile_i4,
+        [EK_WEIGHT_I4S] = ek_avx512_tile_i4s,
     };
     bool is_float = w->format == EK_WEIGHT_F32 || w->format == EK_WEIGHT_BF16 ||
                     w->format == EK_WEIGHT_E4M3;

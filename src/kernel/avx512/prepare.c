@@ -38,7 +38,7 @@ EK_INLINE void quantize_group(struct ek_act_cell *cell, __m512 a, __m512 b)
     bool is_finite = top < 0x7f800000u;
     if (!is_finite || amax < EK_ACT_TINY) {
         _mm512_storeu_si512(cell, _mm512_setzero_si512());
-        ek_act_finish(cell, is_finite ? 0.0f : NAN, 0);
+        ek_act_finish(cell, is_finite ? 0.0f : NAN, 0, 0);
         return;
     }
     __m512 inv = _mm512_set1_ps(EK_ACT_TOP / amax);
@@ -46,8 +46,8 @@ EK_INLINE void quantize_group(struct ek_act_cell *cell, __m512 a, __m512 b)
     __m512i j = _mm512_cvtps_epi32(_mm512_mul_ps(b, inv));
     store_terms(cell->high, cell->low, i);
     store_terms(cell->high + 16, cell->low + 16, j);
-    ek_act_finish(cell, amax / EK_ACT_TOP,
-                  _mm512_reduce_add_epi32(_mm512_add_epi32(i, j)));
+    ek_act_finish(cell, amax / EK_ACT_TOP, _mm512_reduce_add_epi32(i),
+                  _mm512_reduce_add_epi32(j));
 }
 
 static void quantize_row(struct ek_act_cell *cells, const float *x, int64_t K)

@@ -78,6 +78,29 @@ static void panel_i8(float acc[EK_PANEL], const unsigned char *panel,
     }
 }
 
+static void panel_i6(float acc[EK_PANEL], const unsigned char *panel,
+                     const struct ek_act_cell *cells, int64_t G)
+{
+    for (int64_t g = 0; g < G; g++) {
+        int x[EK_GROUP];
+        group_act(x, &cells[g]);
+        const unsigned char *q = ek_i6_codes(panel, g);
+        const float *d = (const float *)(const void *)ek_i6_cell(panel, g);
+        for (int r = 0; r < EK_PANEL; r++) {
+            int dot[2] = {0, 0};
+            for (int k = 0; k < EK_GROUP; k++) {
+                int low = q[ek_at_i4(r, k)] >> (k < 16 ? 0 : 4) & 15;
+                int high = q[ek_at_i6(r, k)] >> ek_i6_shift(k) & 3;
+                dot[k / 16] += ((low | high << 4) - 32) * x[k];
+            }
+            float sum = 0;
+            for (int h = 0; h < 2; h++)
+                sum += (float)(int8_t)ek_i6_scales(panel, g, h)[r] * (float)dot[h];
+            acc[r] += sum * (d[r] * cells[g].scale);
+        }
+    }
+}
+
 /* sum_k (d q + m) s x = s (d sum q x + m sum x) */
 static void panel_i4(float acc[EK_PANEL], const unsigned char *panel,
                      const struct ek_act_cell *cells, int64_t G)
@@ -138,6 +161,9 @@ static void panel_row(float acc[EK_PANEL], const struct ek_weight *w, int64_t p,
         break;
     case EK_WEIGHT_I8:
         panel_i8(acc, panel, ek_act_cells(row), G);
+        break;
+    case EK_WEIGHT_I6:
+        panel_i6(acc, panel, ek_act_cells(row), G);
         break;
     case EK_WEIGHT_I4:
         panel_i4(acc, panel, ek_act_cells(row), G);

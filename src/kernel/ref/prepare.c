@@ -22,14 +22,14 @@ static void quantize_group(struct ek_act_cell *cell, const float *x, int n)
     if (top >= 0x7f800000u || amax < EK_ACT_TINY)
         return;
     float inv = EK_ACT_TOP / amax;
-    int total = 0;
+    int sum[2] = {0, 0};
     for (int k = 0; k < n; k++) {
         int v = (int)rintf(x[k] * inv), high = (v + 128) >> 8;
         cell->high[k] = (int8_t)high;
         cell->low[k] = (int8_t)(v - high * 256);
-        total += v;
+        sum[k / 16] += v;
     }
-    ek_act_finish(cell, amax / EK_ACT_TOP, total);
+    ek_act_finish(cell, amax / EK_ACT_TOP, sum[0], sum[1]);
 }
 
 static void quantize_row(struct ek_act_cell *cells, const float *x, int64_t K)
