@@ -1,7 +1,7 @@
 /* ops.h - the table of kernels, one entry an operation, chosen once at start.
  *
  * Each operation's contract stands in its own header (matmul.h, norm.h, rope.h, attn.h,
- * kv_write.h, act.h, pick.h, probe.h). Kernels take pointers and sizes, never allocate, log or
+ * jagged.h, kv_write.h, act.h, pick.h, probe.h). Kernels take pointers and sizes, never allocate, log or
  * fail; shapes are checked when the plan is built. Work is given as ranges, so callers
  * split it among threads as they like and the result is the same bits for every split.
  */
@@ -10,6 +10,7 @@
 
 #include "kernel/act.h"
 #include "kernel/attn.h"
+#include "kernel/jagged.h"
 #include "kernel/kv_write.h"
 #include "kernel/matmul.h"
 #include "kernel/norm.h"
@@ -28,6 +29,8 @@ struct ek_ops {
     ek_kv_write_fn *kv_write;
     ek_attn_fn *attn;
     ek_attn_merge_fn *attn_merge;
+    ek_jagged_fn *jagged_forward;
+    ek_jagged_fn *jagged_backward;
     ek_glu_fn *glu;
     ek_add_fn *add;
     ek_peaks_fn *peaks;

@@ -12,6 +12,8 @@ ek_rotate_fn ek_ref_rotate;
 ek_kv_write_fn ek_ref_kv_write;
 ek_attn_fn ek_ref_attn;
 ek_attn_merge_fn ek_ref_attn_merge;
+ek_jagged_fn ek_ref_jagged_forward;
+ek_jagged_fn ek_ref_jagged_backward;
 ek_glu_fn ek_ref_glu;
 ek_add_fn ek_ref_add;
 ek_peaks_fn ek_ref_peaks;
