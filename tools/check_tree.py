@@ -20,6 +20,7 @@ LAW = {
     "kernel": {"num", "base"},
     "data": {"num", "base"},
     "net": {"base"},
+    "session": {"base"},
     "load": {"net", "base"},
     "lm": {"data", "kernel", "num", "base"},
     "graph": {"kernel", "num", "base"},

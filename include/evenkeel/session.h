@@ -42,8 +42,8 @@ EK_SESSION_API const char *ek_tracker_version(void); /* "0.1.0" */
 
 struct ek_tracker;
 
-/* Whose CPU. The quota of the cgroup and of those above it bounds the cores in any case,
- * and so does the affinity of the process. */
+/* Whose CPU. The quota of the cgroup and of those above it bounds the cores in any
+ * case, and so does the affinity of the process. */
 enum ek_tracker_cpu {
     EK_TRACKER_CPU_AUTO,    /* the cgroup if it has a quota, else the process */
     EK_TRACKER_CPU_PROCESS, /* this process */
@@ -62,7 +62,7 @@ enum ek_tracker_orca_name {
     EK_ORCA_EFFECTIVE_CAPACITY, /* "effective_capacity", sessions */
     EK_ORCA_REMAINING_SESSIONS, /* "remaining_sessions" */
     EK_ORCA_YOUNG_SESSIONS,     /* "young_sessions": begun within window_us */
-    EK_ORCA_YOUNG_WEIGHT,       /* "young_weight": their share the CPU lacks */
+    EK_ORCA_YOUNG_WEIGHT,       /* "young_weight": share of theirs that CPU lacks */
     EK_ORCA_SAFETY_FACTOR,      /* "safety_factor" */
     EK_ORCA_N_NAMES
 };
@@ -93,10 +93,11 @@ struct ek_tracker_options {
     double z;               /* AUTO: standard deviations kept free; 2.33 */
     const char *cgroup_dir; /* NULL: found; a folder with cpu.stat and cpu.max */
     const char *proc_dir;   /* NULL: "/proc" */
-    int64_t (*now_us)(void *arg);          /* NULL: the system's monotonic clock */
-    int (*cpu_us)(void *arg, int64_t *us); /* NULL: as `cpu` says; else CPU used so far
-                                              by what serves the sessions; not 0: fails */
-    void *arg;                             /* of both */
+    int64_t (*now_us)(void *arg); /* NULL: the system's monotonic clock */
+    /* NULL: as `cpu` says; else CPU used so far by what serves the sessions. A return
+     * that is not 0 is a failure. */
+    int (*cpu_us)(void *arg, int64_t *us);
+    void *arg;                  /* of both */
     const char *orca_names[16]; /* by ek_tracker_orca_name; NULL: the default, "": left
                                    out; 1 to 64 letters, digits and . _ - */
 };
@@ -231,7 +232,7 @@ EK_SESSION_API void ek_tracker_read(struct ek_tracker *t, struct ek_tracker_repo
 struct ek_resource_report {
     double used, total;
     double session_cost; /* 0: unknown */
-    double capacity;     /* sessions; infinite while the cost is unknown */
+    double capacity;     /* sessions, at most session_limit */
 };
 EK_SESSION_API int ek_tracker_read_resource(struct ek_tracker *t, int id,
                                             struct ek_resource_report *r, size_t size);

@@ -14,6 +14,11 @@ int64_t ek_clock_us(void)
     return read_us(CLOCK_MONOTONIC);
 }
 
+int64_t ek_clock_coarse_us(void)
+{
+    return read_us(CLOCK_MONOTONIC_COARSE);
+}
+
 int64_t ek_clock_wall_us(void)
 {
     return read_us(CLOCK_REALTIME);

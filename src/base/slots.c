@@ -1,20 +1,20 @@
 /* The free slots are a stack whose top, together with what is counted, is one word:
  *
- *   head    | takes mod 2^28 : 28 | open : 18 | top : 18 |     top: index of a free slot
- *   state   | generation : 46 | link : 18 |   link, of a free slot: the next one's index
- *                                             + 1, 0 = the next in memory, so that zeroed
- *                                             memory is a stack; LIVE: open
+ *   head    | takes mod 2^28 : 28 | open : 18 | top : 18 |  top: index of a free slot
+ *   state   | generation : 46 | link : 18 |  LIVE: open; else free, and link is the next
+ *                             free slot's index + 1, or 0: the next one in memory, so
+ *                             that zeroed memory is a stack
  *   id      | generation : 46 | index + 1 : 18 |
  *
  * Memory order:
  *   head    acquire when a slot is taken, release when it is given back: what its last
  *           owner wrote into the slot is visible to the next
- *   state   stored LIVE with release after the times, loaded with acquire by a sweep: the
- *           times it reads are of that generation or a later one, and then its CAS fails
+ *   state   stored LIVE with release after the times, loaded with acquire by a sweep:
+ *           the times it reads are of that generation, or later and then its CAS fails
  *   limit   relaxed: a new limit holds soon
  * ABA: a take must not put a link that is outdated into head; meanwhile the slot would
- * have to be taken and given back, and each take changes the tag. A thread would have to
- * sleep through exactly k * 2^28 takes and find top and count as they were. */
+ * have to be taken and given back, and each take changes the tag. A thread would have
+ * to sleep through exactly k * 2^28 takes and find top and count as they were. */
 #include "base/slots.h"
 
 #include "base/mem.h"
@@ -41,6 +41,7 @@ struct ek_slots {
     alignas(LINE) _Atomic uint64_t head;
     alignas(LINE) atomic_int limit; /* of open slots, 0..cap */
     atomic_uint n_used;             /* slots ever taken: none beyond is open */
+    _Atomic uint64_t n_refused;     /* relaxed: it orders nothing */
     uint32_t cap;                   /* never written after init */
     struct slot *slots;             /* (cap) owned; likewise */
 };
@@ -58,6 +59,7 @@ int ek_slots_new(struct ek_slots **out, int32_t cap)
     atomic_init(&s->head, 0);
     atomic_init(&s->limit, cap);
     atomic_init(&s->n_used, 0);
+    atomic_init(&s->n_refused, 0);
     s->cap = (uint32_t)cap;
     s->slots = slots;
     *out = s;
@@ -179,6 +181,16 @@ void ek_slots_count(const struct ek_slots *s, int32_t *n_open, uint32_t *n_takes
     uint64_t head = atomic_load_explicit(&s->head, memory_order_relaxed);
     *n_open = (int32_t)open_of(head);
     *n_takes = (uint32_t)(head >> (2 * BITS));
+}
+
+void ek_slots_note_refusal(struct ek_slots *s)
+{
+    atomic_fetch_add_explicit(&s->n_refused, 1, memory_order_relaxed);
+}
+
+uint64_t ek_slots_refusals(const struct ek_slots *s)
+{
+    return atomic_load_explicit(&s->n_refused, memory_order_relaxed);
 }
 
 int32_t ek_slots_sweep(struct ek_slots *s, int64_t now_us, int64_t young_us,
