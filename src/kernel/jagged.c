@@ -283,7 +283,12 @@ void ek_jagged_ceiling(int64_t *n_fwd, int64_t *n_bwd, int64_t *n_stage,
         *n_stage += *n_bwd * EK_JAGGED_BUCKETS + d->K * (n_k + EK_JAGGED_PARTS * n_q);
 }
 
+/* Of the variant that needs most: avx512/jagged.c. */
 size_t ek_jagged_scratch_bytes(const struct ek_jagged_dims *d)
 {
-    return (size_t)d->D * 2 * sizeof(float) / 64 * 64 + 64;
+    const size_t Dp = ((size_t)d->D + 15) / 16 * 16, block = EK_JAGGED_BLOCK;
+    const size_t backward =
+        5 * block * block + 5 * block * Dp + 5 * EK_JAGGED_KEYS * Dp;
+    const size_t forward = 2 * block * block + (2 * block + 2 * EK_JAGGED_QUERIES) * Dp;
+    return (backward > forward ? backward : forward) * sizeof(float);
 }

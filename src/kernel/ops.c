@@ -24,7 +24,7 @@
 static const struct ek_ops table[EK_ISA_COUNT] = {
     [EK_ISA_REF] = OPS(EK_ISA_REF, ref, ref),
     [EK_ISA_AVX2] = OPS(EK_ISA_AVX2, avx2, ref),
-    [EK_ISA_AVX512] = OPS(EK_ISA_AVX512, avx512, ref),
+    [EK_ISA_AVX512] = OPS(EK_ISA_AVX512, avx512, avx512),
 };
 
 const struct ek_ops *ek_ops_get(enum ek_isa isa)

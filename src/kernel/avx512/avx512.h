@@ -14,6 +14,8 @@ ek_rotate_fn ek_avx512_rotate;
 ek_kv_write_fn ek_avx512_kv_write;
 ek_attn_fn ek_avx512_attn;
 ek_attn_merge_fn ek_avx512_attn_merge;
+ek_jagged_fn ek_avx512_jagged_forward;
+ek_jagged_fn ek_avx512_jagged_backward;
 ek_glu_fn ek_avx512_glu;
 ek_add_fn ek_avx512_add;
 ek_peaks_fn ek_avx512_peaks;
