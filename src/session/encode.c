@@ -163,7 +163,7 @@ static void put_resources(struct ek_session_out *o, const struct ek_snapshot *s)
         size_t offset;
     } columns[] = {
         {"resource_used", "units in use", offsetof(struct ek_resource_report, used)},
-        {"resource_total", "units there are",
+        {"resource_size", "units there are",
          offsetof(struct ek_resource_report, total)},
         {"resource_session_cost", "units of a session",
          offsetof(struct ek_resource_report, session_cost)},

@@ -110,8 +110,7 @@ static void numbers_have_a_dot_in_any_locale(void **state)
         text[o.len] = 0;
         assert_string_equal(text, numbers[i].want);
     }
-    static const char *const points[] = {"1,5e-07", "1.5e-07",
-                                         "1\331\2535e-07"};
+    static const char *const points[] = {"1,5e-07", "1.5e-07", "1\331\2535e-07"};
     for (int i = 0; i < 3; i++) {
         o = (struct ek_session_out){text, sizeof text, 0};
         ek_put_with_dot(&o, points[i]);
