@@ -116,7 +116,7 @@ static bool find_mount(char *root, char *point, size_t cap, const char *proc_dir
     while (!is_found && next_line(&l)) {
         const char *kind = strstr(l.line, " - "), *r, *p;
         size_t n_r = word(l.line, 3, &r), n_p = word(l.line, 4, &p);
-        if (!kind || strncmp(kind, " - cgroup2 ", 11) || n_r == 0 || n_p == 0 ||
+        if (!kind || strncmp(kind, " - cgroup2 ", 11) != 0 || n_r == 0 || n_p == 0 ||
             n_r >= cap || n_p >= cap || memchr(p, '\\', n_p))
             continue;
         memcpy(root, r, n_r);
@@ -148,7 +148,7 @@ int ek_cgroup_find(char *out, size_t cap, const char *proc_dir)
         return EK_ENOENT;
     int rc = EK_ENOENT;
     while (rc == EK_ENOENT && next_line(&l)) {
-        if (strncmp(l.line, "0::/", 4))
+        if (strncmp(l.line, "0::/", 4) != 0)
             continue;
         int n = snprintf(out, cap, "%s%s", point, below(l.line + 3, root));
         rc = n > 0 && (size_t)n < cap ? 0 : EK_ELIMIT;

@@ -168,8 +168,9 @@ static bool is_within(double v, double low, double high)
 int ek_resource_check(const struct ek_resource_options *o)
 {
     bool is_good = is_known(o, o->size, sizeof *o) && o->name &&
-                   is_name(o->name, EK_RESOURCE_NAME_MAX) && strcmp(o->name, "cpu") &&
-                   strcmp(o->name, "sessions") && is_within(o->total, 1e-300, 1e300) &&
+                   is_name(o->name, EK_RESOURCE_NAME_MAX) &&
+                   strcmp(o->name, "cpu") != 0 && strcmp(o->name, "sessions") != 0 &&
+                   is_within(o->total, 1e-300, 1e300) &&
                    is_within(o->target, 0.01, 1) &&
                    is_within(o->prior_cost, 0, 1e300) && is_within(o->base, 0, 1e300) &&
                    (o->safety_factor == 0 || is_within(o->safety_factor, 1, 10));
