@@ -8,15 +8,7 @@
 #define EVENKEEL_GRAPH_OPS_H
 
 #include "graph/graph.h"
-
-enum ek_act {
-    EK_ACT_NONE,
-    EK_ACT_RELU,
-    EK_ACT_SILU,
-    EK_ACT_GELU,
-    EK_ACT_SIGMOID,
-    EK_ACT_TANH
-};
+#include "kernel/grad.h"
 
 /* y (N,O) = act(x (N,C) w (C,O) + bias (1,O)); bias -1: none. gelu is the tanh form.
  * Backward reads x, w, and y (relu, sigmoid, tanh) or the sum before act (silu, gelu),
@@ -50,7 +42,7 @@ int ek_dropout(struct ek_graph *g, int x, float p);
 /* y = a + dropout(b, p): the end of a residual branch in one pass. p may be 0. */
 int ek_residual(struct ek_graph *g, int a, int b, float p);
 
-/* y = [x0 | x1 | ...], n <= 6. Splitting is ek_graph_columns. */
+/* y = [x0 | x1 | ...], n <= 8. Splitting is ek_graph_columns. */
 int ek_concat(struct ek_graph *g, const int *x, int n);
 
 /* y[n] = scale * table[ids[n]]; ids (N,1) i32, a negative one gives zeros. */

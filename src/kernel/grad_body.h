@@ -1,0 +1,364 @@
+/* grad_body.h - the code of grad.h, included once by each ISA's grad.c: the compiler
+ * makes of 16 lanes what the ISA has. Sums run in 16 lanes of f32, lane c mod 16, and
+ * are joined in f64 in the order of the lanes, so the bits are the same everywhere. */
+#ifndef EVENKEEL_KERNEL_GRAD_BODY_H
+#define EVENKEEL_KERNEL_GRAD_BODY_H
+
+#include "kernel/grad.h"
+#include "num/float.h"
+
+#include <math.h>
+#include <stddef.h>
+
+typedef float ek_lanes __attribute__((vector_size(64), aligned(4), may_alias));
+
+#define LANES       16
+#define LOAD(p)     (*(const ek_lanes *)(const void *)(p))
+#define STORE(p, v) (*(ek_lanes *)(void *)(p) = (v))
+
+static inline double join(const float *lane)
+{
+    double sum = 0;
+    for (int i = 0; i < LANES; i++)
+        sum += (double)lane[i];
+    return sum;
+}
+
+/* e^x: r = x - n ln 2, its series to r^7, times 2^n from the bits of the rounded n.
+ * exp(0) is 1; below -87 it is 0; NaN stays. */
+static inline float exp_of(float x)
+{
+    float c = x > 88.0f ? 88.0f : x;
+    c = c < -87.0f ? -87.0f : c;
+    float shifted = c * 1.44269504f + 12582912.0f; /* 1.5 * 2^23: n in the low bits */
+    float n = shifted - 12582912.0f;
+    float r = (c - n * 0.693359375f) - n * -2.12194440e-4f;
+    float p = 1.0f / 5040;
+    p = p * r + 1.0f / 720;
+    p = p * r + 1.0f / 120;
+    p = p * r + 1.0f / 24;
+    p = p * r + 1.0f / 6;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    float scale = ek_f32_of_bits((ek_f32_bits(shifted) - 0x4b400000u + 127u) << 23);
+    return x < -87.0f ? 0.0f : p * scale;
+}
+
+static inline float sigmoid_of(float x)
+{
+    return 1.0f / (1.0f + exp_of(-x));
+}
+
+static inline float tanh_of(float x)
+{
+    return 2.0f / (1.0f + exp_of(-2.0f * x)) - 1.0f;
+}
+
+#define GELU_C 0.7978845608f /* sqrt(2/pi) */
+#define GELU_A 0.044715f
+
+static inline float gelu_of(float x)
+{
+    return 0.5f * x * (1.0f + tanh_of(GELU_C * (x + GELU_A * x * x * x)));
+}
+
+static inline float gelu_slope(float x)
+{
+    float t = tanh_of(GELU_C * (x + GELU_A * x * x * x));
+    float inner = GELU_C * (1.0f + 3.0f * GELU_A * x * x);
+    return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * inner;
+}
+
+static inline float silu_slope(float x)
+{
+    float s = sigmoid_of(x);
+    return s * (1.0f + x * (1.0f - s));
+}
+
+#define EACH(formula)                                                                  \
+    for (int64_t i = 0; i < n; i++)                                                    \
+        formula;                                                                       \
+    break
+
+static void act(float *y, const float *x, int64_t n, enum ek_act kind)
+{
+    switch (kind) {
+    case EK_ACT_NONE:
+        EACH(y[i] = x[i]);
+    case EK_ACT_RELU:
+        EACH(y[i] = x[i] > 0.0f ? x[i] : 0.0f * x[i]); /* NaN stays */
+    case EK_ACT_SILU:
+        EACH(y[i] = x[i] * sigmoid_of(x[i]));
+    case EK_ACT_GELU:
+        EACH(y[i] = gelu_of(x[i]));
+    case EK_ACT_SIGMOID:
+        EACH(y[i] = sigmoid_of(x[i]));
+    case EK_ACT_TANH:
+        EACH(y[i] = tanh_of(x[i]));
+    }
+}
+
+static void act_grad(float *dx, const float *s, const float *dy, int64_t n,
+                     enum ek_act kind)
+{
+    switch (kind) {
+    case EK_ACT_NONE:
+        EACH(dx[i] = dy[i]);
+    case EK_ACT_RELU:
+        EACH(dx[i] = s[i] > 0.0f ? dy[i] : 0.0f);
+    case EK_ACT_SILU:
+        EACH(dx[i] = dy[i] * silu_slope(s[i]));
+    case EK_ACT_GELU:
+        EACH(dx[i] = dy[i] * gelu_slope(s[i]));
+    case EK_ACT_SIGMOID:
+        EACH(dx[i] = dy[i] * s[i] * (1.0f - s[i]));
+    case EK_ACT_TANH:
+        EACH(dx[i] = dy[i] * (1.0f - s[i] * s[i]));
+    }
+}
+
+static void mul(float *y, const float *a, const float *b, float s, int64_t n,
+                bool is_added)
+{
+    if (is_added && b)
+        for (int64_t i = 0; i < n; i++)
+            y[i] += s * a[i] * b[i];
+    else if (is_added)
+        for (int64_t i = 0; i < n; i++)
+            y[i] += s * a[i];
+    else if (b)
+        for (int64_t i = 0; i < n; i++)
+            y[i] = s * a[i] * b[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = s * a[i];
+}
+
+static void add(float *y, const float *a, const float *b, float s, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = a[i] + s * b[i];
+}
+
+/* A 32-bit hash of a counter under a 64-bit key: two rounds of the murmur3 finaliser
+ * (Appleby, public domain), one half of the key before each. */
+static inline uint32_t hash_of(uint32_t i, uint32_t k0, uint32_t k1)
+{
+    uint32_t h = i * 0x9e3779b1u ^ k0;
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    h = (h ^ h >> 16) + k1;
+    h = (h ^ h >> 16) * 0x85ebca6bu;
+    h = (h ^ h >> 13) * 0xc2b2ae35u;
+    return h ^ h >> 16;
+}
+
+static void dropout(float *y, const float *x, int64_t n, uint64_t key, int64_t first,
+                    float p, bool is_added)
+{
+    const uint32_t k0 = (uint32_t)key,
+                   k1 = (uint32_t)(key >> 32) ^ (uint32_t)(first >> 32);
+    const uint32_t limit = (uint32_t)((double)p * 4294967296.0), at = (uint32_t)first;
+    const float keep = 1.0f / (1.0f - p);
+    if (is_added)
+        for (int64_t i = 0; i < n; i++)
+            y[i] += hash_of(at + (uint32_t)i, k0, k1) < limit ? 0.0f : keep * x[i];
+    else
+        for (int64_t i = 0; i < n; i++)
+            y[i] = hash_of(at + (uint32_t)i, k0, k1) < limit ? 0.0f : keep * x[i];
+}
+
+static double dot(const float *a, const float *b, int64_t n)
+{
+    ek_lanes sum = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        sum += LOAD(a + i) * LOAD(b + i);
+    float lane[LANES];
+    STORE(lane, sum);
+    for (int j = 0; i < n; i++, j++)
+        lane[j] += a[i] * b[i];
+    return join(lane);
+}
+
+static double total(const float *a, int64_t n)
+{
+    ek_lanes sum = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        sum += LOAD(a + i);
+    float lane[LANES];
+    STORE(lane, sum);
+    for (int j = 0; i < n; i++, j++)
+        lane[j] += a[i];
+    return join(lane);
+}
+
+static void col_sum(float *sum, const float *x, int64_t ld, int64_t N, int64_t C)
+{
+    int64_t c = 0;
+    for (; c + LANES <= C; c += LANES) {
+        ek_lanes s = LOAD(sum + c);
+        for (int64_t r = 0; r < N; r++)
+            s += LOAD(x + r * ld + c);
+        STORE(sum + c, s);
+    }
+    for (; c < C; c++)
+        for (int64_t r = 0; r < N; r++)
+            sum[c] += x[r * ld + c];
+}
+
+/* Mean and 1/deviation of a row; the mean is taken out before squares are summed. */
+static void row_stat(float *stat, const float *x, const struct ek_norm *o)
+{
+    float mean = o->is_rms ? 0.0f : (float)(total(x, o->C) / (double)o->C);
+    ek_lanes sum = {0};
+    int64_t i = 0;
+    for (; i + LANES <= o->C; i += LANES) {
+        ek_lanes d = LOAD(x + i) - mean;
+        sum += d * d;
+    }
+    float lane[LANES];
+    STORE(lane, sum);
+    for (int j = 0; i < o->C; i++, j++)
+        lane[j] += (x[i] - mean) * (x[i] - mean);
+    stat[0] = mean;
+    stat[1] = (float)(1.0 / sqrt(join(lane) / (double)o->C + (double)o->eps));
+}
+
+static void norm(float *y, int64_t ldy, const struct ek_norm *o)
+{
+    for (int64_t r = 0; r < o->N; r++, y += ldy) {
+        const float *x = o->x + r * o->ldx;
+        float *stat = o->stat + 2 * r;
+        row_stat(stat, x, o);
+        float mean = stat[0], rstd = stat[1];
+        if (o->gain && o->bias)
+            for (int64_t c = 0; c < o->C; c++)
+                y[c] = (x[c] - mean) * rstd * o->gain[c] + o->bias[c];
+        else if (o->gain)
+            for (int64_t c = 0; c < o->C; c++)
+                y[c] = (x[c] - mean) * rstd * o->gain[c];
+        else
+            for (int64_t c = 0; c < o->C; c++)
+                y[c] = (x[c] - mean) * rstd + (o->bias ? o->bias[c] : 0.0f);
+    }
+}
+
+/* g = dy gain, xhat = (x - mean) rstd:
+ * dx = rstd (g - mean(g) - xhat mean(g xhat)); rms has no mean(g). */
+static void norm_grad(float *dx, int64_t lddx, const float *dy, int64_t lddy,
+                      const struct ek_norm *o, bool is_added)
+{
+    for (int64_t r = 0; r < o->N; r++, dx += lddx, dy += lddy) {
+        const float *x = o->x + r * o->ldx, *gain = o->gain;
+        const float mean = o->stat[2 * r], rstd = o->stat[2 * r + 1];
+        ek_lanes sum = {0}, with_x = {0};
+        int64_t i = 0;
+        for (; i + LANES <= o->C; i += LANES) {
+            ek_lanes g = LOAD(dy + i);
+            if (gain)
+                g *= LOAD(gain + i);
+            sum += g;
+            with_x += g * (LOAD(x + i) - mean);
+        }
+        float lane[2][LANES];
+        STORE(lane[0], sum);
+        STORE(lane[1], with_x);
+        for (int j = 0; i < o->C; i++, j++) {
+            float g = gain ? dy[i] * gain[i] : dy[i];
+            lane[0][j] += g;
+            lane[1][j] += g * (x[i] - mean);
+        }
+        const double scale = 1.0 / (double)o->C;
+        const float m1 = o->is_rms ? 0.0f : (float)(join(lane[0]) * scale);
+        const float m2 = (float)(join(lane[1]) * scale * (double)rstd * (double)rstd);
+        for (int64_t c = 0; c < o->C; c++) {
+            float g = gain ? dy[c] * gain[c] : dy[c];
+            float d = rstd * (g - m1 - (x[c] - mean) * m2);
+            dx[c] = is_added ? dx[c] + d : d;
+        }
+    }
+}
+
+static void norm_grad_w(float *dgain, float *dbias, const float *dy, int64_t lddy,
+                        const struct ek_norm *o)
+{
+    for (int64_t r = 0; r < o->N; r++, dy += lddy) {
+        const float *x = o->x + r * o->ldx;
+        const float mean = o->stat[2 * r], rstd = o->stat[2 * r + 1];
+        if (dgain)
+            for (int64_t c = 0; c < o->C; c++)
+                dgain[c] += dy[c] * (x[c] - mean) * rstd;
+        if (dbias)
+            for (int64_t c = 0; c < o->C; c++)
+                dbias[c] += dy[c];
+    }
+}
+
+static float max_of(const float *x, int64_t n)
+{
+    float lane[LANES];
+    for (int i = 0; i < LANES; i++)
+        lane[i] = -INFINITY;
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++)
+            lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
+    for (int j = 0; i < n; i++, j++)
+        lane[j] = x[i] > lane[j] ? x[i] : lane[j];
+    float top = lane[0];
+    for (int j = 1; j < LANES; j++)
+        top = lane[j] > top ? lane[j] : top;
+    return top;
+}
+
+static double exp_sum(float *e, const float *x, float top, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        e[i] = exp_of(x[i] - top);
+    return total(e, n);
+}
+
+static void drop_hits(float *x, const int32_t *ids, int32_t id, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = ids[i] == id ? -INFINITY : x[i];
+}
+
+static void adamw(float *w, float *m, float *v, const float *g, int64_t n,
+                  const struct ek_adamw *o)
+{
+    const float b1 = o->beta1, b2 = o->beta2, c1 = 1.0f - b1, c2 = 1.0f - b2;
+    const float step = o->lr / o->correct1, root = 1.0f / sqrtf(o->correct2);
+    const float keep = 1.0f - o->lr * o->decay, eps = o->eps, scale = o->grad_scale;
+    for (int64_t i = 0; i < n; i++) {
+        float d = g[i] * scale;
+        float m1 = b1 * m[i] + c1 * d;
+        float v1 = b2 * v[i] + c2 * d * d;
+        m[i] = m1;
+        v[i] = v1;
+        w[i] = keep * w[i] - step * m1 / (sqrtf(v1) * root + eps);
+    }
+}
+
+#define EK_GRAD_OPS(name)                                                              \
+    const struct ek_grad_ops name = {                                                  \
+        .act = act,                                                                    \
+        .act_grad = act_grad,                                                          \
+        .mul = mul,                                                                    \
+        .add = add,                                                                    \
+        .dropout = dropout,                                                            \
+        .dot = dot,                                                                    \
+        .col_sum = col_sum,                                                            \
+        .norm = norm,                                                                  \
+        .norm_grad = norm_grad,                                                        \
+        .norm_grad_w = norm_grad_w,                                                    \
+        .max = max_of,                                                                 \
+        .exp_sum = exp_sum,                                                            \
+        .drop_hits = drop_hits,                                                        \
+        .adamw = adamw,                                                                \
+    }
+
+#endif
