@@ -25,9 +25,8 @@ LAW = {
     "lm": {"data", "kernel", "num", "base"},
     "graph": {"kernel", "num", "base"},
     "rec": {"graph", "kernel", "num", "base"},
-    "train": {"rec", "graph", "data", "kernel", "num", "base"},
     "serve": {"lm", "net", "data", "kernel", "num", "base"},
-    "train": {"data", "kernel", "num", "base"},
+    "train": {"graph", "data", "kernel", "num", "base"},
     "cli": {"train", "load", "serve", "lm", "net", "data", "kernel", "num", "base"},
 }
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|gets|alloca|localtime)\s*\(")

@@ -58,28 +58,30 @@ static int random_graph(struct kit *k)
         int a = v[ek_rng_below(&rng, (uint64_t)n)],
             b = v[ek_rng_below(&rng, (uint64_t)n)];
         int w = kit_param(k, "w", 8, 8, 0.5f);
+        int y = -1;
         switch (ek_rng_below(&rng, 6)) {
         case 0:
-            v[n++] = ek_linear(k->g, a, w, -1, EK_ACT_TANH);
+            y = ek_linear(k->g, a, w, -1, EK_ACT_TANH);
             break;
         case 1:
-            v[n++] = ek_layer_norm(k->g, a, -1, -1, 1e-2f);
+            y = ek_layer_norm(k->g, a, -1, -1, 1e-2f);
             break;
         case 2:
-            v[n++] = ek_mul(k->g, ek_activate(k->g, a, EK_ACT_SIGMOID), b);
+            y = ek_mul(k->g, ek_activate(k->g, a, EK_ACT_SIGMOID), b);
             break;
         case 3:
-            v[n++] = ek_residual(k->g, a, b, 0.1f);
+            y = ek_residual(k->g, a, b, 0.1f);
             break;
         case 4:
-            v[n++] = ek_concat(k->g,
-                               (int[]){ek_graph_columns(k->g, v[2 < n ? 2 : 0], 0, 3),
-                                       ek_graph_columns(k->g, v[n - 1], 3, 5)},
-                               2);
+            y = ek_concat(k->g,
+                          (int[]){ek_graph_columns(k->g, v[2 < n ? 2 : 0], 0, 3),
+                                  ek_graph_columns(k->g, v[n - 1], 3, 5)},
+                          2);
             break;
         default:
-            v[n++] = ek_activate(k->g, a, EK_ACT_SILU);
+            y = ek_activate(k->g, a, EK_ACT_SILU);
         }
+        v[n++] = y;
         if (ek_rng_below(&rng, 3) == 0)
             ek_graph_keep(k->g, v[n - 1], EK_KEEP_RECOMPUTE);
     }
