@@ -14,6 +14,7 @@
 
 #define BUCKET_BITS 8
 #define BUCKETS     (1 << BUCKET_BITS)
+#define AHEAD       8  /* entries fetched before their turn */
 #define MAX_BLOCKS  64 /* of entries: fixed by n, never by threads */
 
 struct work {
@@ -136,31 +137,29 @@ static const float *entry_row(const struct work *w, int64_t e, float *scale)
     return x->grad + (x->row_of ? x->row_of[i] : i) * x->ld;
 }
 
-static void add_entry(float *restrict sum, const float *restrict x, float scale,
-                      int64_t n, bool is_first)
+/* What entry key will need: its gradient row, and the table's row. */
+static void fetch(const struct work *w, uint64_t key)
 {
-    if (is_first)
-        for (int64_t c = 0; c < n; c++)
-            sum[c] = scale * x[c];
-    else
-        for (int64_t c = 0; c < n; c++)
-            sum[c] += scale * x[c];
+    float scale;
+    const float *x = entry_row(w, (int64_t)(key & UINT32_MAX), &scale);
+    const float *row =
+        w->o->table ? w->o->table + (int64_t)(key >> 32) * w->o->cols : x;
+    for (int64_t c = 0; c < w->o->cols; c += 16) {
+        __builtin_prefetch(x + c);
+        __builtin_prefetch(row + c, 1);
+    }
 }
 
-/* Sums run of equal rows after run, and fetches what comes eight entries later. */
+/* Sums run of equal rows after run. */
 static void give_rows(const struct work *w, const uint64_t *key, int64_t n)
 {
     float sum[EK_ROW_COLS], scale;
     for (int64_t i = 0; i < n; i++) {
         bool is_first = i == 0 || key[i] >> 32 != key[i - 1] >> 32;
-        if (i + 8 < n) {
-            const float *later =
-                entry_row(w, (int64_t)(key[i + 8] & UINT32_MAX), &scale);
-            for (int64_t c = 0; c < w->o->cols; c += 16)
-                __builtin_prefetch(later + c);
-        }
+        if (i + AHEAD < n)
+            fetch(w, key[i + AHEAD]);
         const float *x = entry_row(w, (int64_t)(key[i] & UINT32_MAX), &scale);
-        add_entry(sum, x, scale, w->o->cols, is_first);
+        w->o->ops->mul(sum, x, NULL, scale, w->o->cols, !is_first);
         if (i + 1 == n || key[i] >> 32 != key[i + 1] >> 32)
             w->fn(w->arg, (int64_t)(key[i] >> 32), sum);
     }

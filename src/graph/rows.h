@@ -8,12 +8,13 @@
 #define EVENKEEL_GRAPH_ROWS_H
 
 #include "graph/graph.h"
+#include "kernel/grad.h"
 
 /* Scratch of ek_rows_group for at most max_n entries; 64-byte aligned. */
 size_t ek_rows_bytes(int64_t max_n);
 
-/* One distinct row: its entries are pointers to gradient rows, in order. Called by any
- * member, for each row once; sum (cols) is the member's own and holds the sum. */
+/* One distinct row and the sum (cols) of its entries. Called by any member, for each row
+ * once. */
 typedef void ek_row_fn(void *arg, int64_t row, const float *sum);
 
 struct ek_rows {
@@ -22,6 +23,8 @@ struct ek_rows {
     int64_t table_rows, cols; /* cols <= EK_ROW_COLS */
     void *scratch;            /* ek_rows_bytes of the sum of the sources' n */
     struct ek_team *team;
+    const struct ek_grad_ops *ops;
+    const float *table; /* (table_rows, cols) what fn will touch, fetched ahead; NULL */
 };
 
 #define EK_ROW_COLS 4096

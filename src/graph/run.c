@@ -157,7 +157,8 @@ static void scatter(struct ek_graph *g, const struct ek_step *s)
                            .table_rows = grad.rows,
                            .cols = grad.cols,
                            .scratch = g->arena + g->pieces[s->scratch].offset,
-                           .team = g->o.team};
+                           .team = g->o.team,
+                           .ops = g->ops};
     ek_rows_each(&rows, add_row, &grad);
 }
 

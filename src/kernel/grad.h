@@ -46,6 +46,16 @@ struct ek_adamw {
     float grad_scale;                   /* of clipping */
 };
 
+/* Row-wise adagrad of one row: one sum of squares for all of its columns.
+ *   g' = g + l2 w;  m += mean_d g'_d^2;  mult = lr / (sqrt(m) + eps)
+ *   w = c w - mult g,  c = 1 - mult l2, or 1 - lr decay;  |w| cut to max_norm
+ * (l2 enters the step through c only, so it is w - mult (g + l2 w)). */
+struct ek_adagrad {
+    float lr, eps;
+    float l2, decay; /* at most one is not 0 */
+    float max_norm;  /* 0: none */
+};
+
 struct ek_grad_ops {
     /* y = act(x); dx = dy act'(s), s the argument or the result (ek_act_reads_x) */
     void (*act)(float *y, const float *x, int64_t n, enum ek_act act);
@@ -76,6 +86,8 @@ struct ek_grad_ops {
     void (*drop_hits)(float *x, const int32_t *ids, int32_t id, int64_t n);
     void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n,
                   const struct ek_adamw *o);
+    void (*adagrad)(float *w, float *m, const float *g, int64_t n,
+                    const struct ek_adagrad *o);
 };
 
 const struct ek_grad_ops *ek_grad_ops_get(enum ek_isa isa);

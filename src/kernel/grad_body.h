@@ -343,6 +343,27 @@ static void adamw(float *w, float *m, float *v, const float *g, int64_t n,
     }
 }
 
+static void adagrad(float *w, float *m, const float *g, int64_t n,
+                    const struct ek_adagrad *o)
+{
+    double squares = dot(g, g, n);
+    if (o->l2 != 0.0f) {
+        double l2 = (double)o->l2;
+        squares += 2 * l2 * dot(g, w, n) + l2 * l2 * dot(w, w, n);
+    }
+    float sum = *m + (float)(squares / (double)n);
+    float mult = o->lr / (sqrtf(sum) + o->eps);
+    float keep = o->l2 != 0.0f ? 1.0f - mult * o->l2 : 1.0f - o->lr * o->decay;
+    *m = sum;
+    for (int64_t i = 0; i < n; i++)
+        w[i] = keep * w[i] - mult * g[i];
+    if (o->max_norm <= 0.0f)
+        return;
+    double norm = sqrt(dot(w, w, n));
+    if (norm > (double)o->max_norm)
+        mul(w, w, NULL, (float)((double)o->max_norm / norm), n, false);
+}
+
 #define EK_GRAD_OPS(name)                                                              \
     const struct ek_grad_ops name = {                                                  \
         .act = act,                                                                    \
@@ -359,6 +380,7 @@ static void adamw(float *w, float *m, float *v, const float *g, int64_t n,
         .exp_sum = exp_sum,                                                            \
         .drop_hits = drop_hits,                                                        \
         .adamw = adamw,                                                                \
+        .adagrad = adagrad,                                                            \
     }
 
 #endif

@@ -1,0 +1,173 @@
+/* adamw.c - every dense parameter in blocks of BLOCK numbers, dealt to the team. */
+#include "train/adamw.h"
+
+#include "base/mem.h"
+#include "kernel/grad.h"
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#define BLOCK 16384
+
+struct block {
+    int param;
+    int64_t first, n; /* numbers of the parameter */
+};
+
+struct ek_adamw_state {
+    struct ek_params *params; /* borrowed */
+    const struct ek_grad_ops *ops;
+    struct ek_adamw_options o;
+    float **moments; /* (n_params, 2) owned; NULL for tables */
+    struct block *blocks;
+    double *squares; /* (n_blocks) */
+    int n_params;
+    int64_t n_blocks, steps;
+    struct ek_adamw now; /* of the step in progress */
+};
+
+static int64_t count_of(const struct ek_param *p)
+{
+    return p->is_table ? 0 : p->rows * p->cols;
+}
+
+void ek_adamw_free(struct ek_adamw_state *s)
+{
+    if (!s)
+        return;
+    for (int i = 0; s->moments && i < 2 * s->n_params; i++)
+        ek_free(s->moments[i]);
+    ek_free(s->moments);
+    ek_free(s->blocks);
+    ek_free(s->squares);
+    ek_free(s);
+}
+
+static int take_moments(struct ek_adamw_state *s)
+{
+    s->moments = ek_calloc((size_t)s->n_params * 2 + 1, sizeof(float *));
+    if (!s->moments)
+        return EK_ENOMEM;
+    for (int i = 0; i < 2 * s->n_params; i++) {
+        size_t bytes =
+            (size_t)count_of(ek_params_get(s->params, i / 2)) * sizeof(float);
+        if (bytes == 0)
+            continue;
+        s->moments[i] = ek_alloc_aligned(64, bytes);
+        if (!s->moments[i])
+            return EK_ENOMEM;
+        memset(s->moments[i], 0, bytes);
+    }
+    return 0;
+}
+
+static int take_blocks(struct ek_adamw_state *s)
+{
+    for (int i = 0; i < s->n_params; i++)
+        s->n_blocks += (count_of(ek_params_get(s->params, i)) + BLOCK - 1) / BLOCK;
+    s->blocks = ek_alloc_array((size_t)s->n_blocks + 1, sizeof *s->blocks);
+    s->squares = ek_alloc_array((size_t)s->n_blocks + 1, sizeof *s->squares);
+    if (!s->blocks || !s->squares)
+        return EK_ENOMEM;
+    struct block *b = s->blocks;
+    for (int i = 0; i < s->n_params; i++) {
+        int64_t n = count_of(ek_params_get(s->params, i));
+        for (int64_t at = 0; at < n; at += BLOCK)
+            *b++ = (struct block){i, at, n - at < BLOCK ? n - at : BLOCK};
+    }
+    return 0;
+}
+
+int ek_adamw_new(struct ek_adamw_state **out, struct ek_params *params, enum ek_isa isa,
+                 const struct ek_adamw_options *o, struct ek_err *err)
+{
+    if (!(o->beta1 >= 0 && o->beta1 < 1 && o->beta2 >= 0 && o->beta2 < 1 &&
+          o->eps > 0 && o->decay >= 0))
+        return ek_err_set(err, EK_EINVAL,
+                          "adamw: betas %g and %g, eps %g, decay %g; expected betas in "
+                          "[0,1), eps above 0, decay not below 0",
+                          (double)o->beta1, (double)o->beta2, (double)o->eps,
+                          (double)o->decay);
+    struct ek_adamw_state *s = ek_calloc(1, sizeof *s);
+    if (!s)
+        return ek_err_set(err, EK_ENOMEM, "adamw: out of memory");
+    s->params = params;
+    s->ops = ek_grad_ops_get(isa);
+    s->o = *o;
+    s->n_params = ek_params_count(params);
+    if (take_moments(s) || take_blocks(s)) {
+        ek_adamw_free(s);
+        return ek_err_set(err, EK_ENOMEM, "adamw: no memory for the moments");
+    }
+    *out = s;
+    return 0;
+}
+
+static void square_share(void *arg, int member, int n_members)
+{
+    struct ek_adamw_state *s = arg;
+    int64_t lo, hi;
+    ek_team_share(&lo, &hi, s->n_blocks, 1, member, n_members);
+    for (int64_t i = lo; i < hi; i++) {
+        const struct block *b = &s->blocks[i];
+        const float *g = ek_params_get(s->params, b->param)->grad + b->first;
+        s->squares[i] = s->ops->dot(g, g, b->n);
+    }
+}
+
+double ek_adamw_grad_norm(struct ek_adamw_state *s, struct ek_team *team)
+{
+    double sum = 0;
+    ek_team_run(team, square_share, s);
+    for (int64_t i = 0; i < s->n_blocks; i++)
+        sum += s->squares[i];
+    return sqrt(sum);
+}
+
+static void step_share(void *arg, int member, int n_members)
+{
+    struct ek_adamw_state *s = arg;
+    int64_t lo, hi;
+    ek_team_share(&lo, &hi, s->n_blocks, 1, member, n_members);
+    for (int64_t i = lo; i < hi; i++) {
+        const struct block *b = &s->blocks[i];
+        struct ek_param *p = ek_params_get(s->params, b->param);
+        struct ek_adamw now = s->now;
+        now.decay = p->has_no_decay ? 0.0f : now.decay;
+        s->ops->adamw(p->value + b->first, s->moments[2 * b->param] + b->first,
+                      s->moments[2 * b->param + 1] + b->first, p->grad + b->first, b->n,
+                      &now);
+    }
+}
+
+void ek_adamw_step(struct ek_adamw_state *s, struct ek_team *team, float lr,
+                   float grad_scale)
+{
+    double t = (double)++s->steps;
+    s->now = (struct ek_adamw){.lr = lr,
+                               .beta1 = s->o.beta1,
+                               .beta2 = s->o.beta2,
+                               .eps = s->o.eps,
+                               .decay = s->o.decay,
+                               .grad_scale = grad_scale,
+                               .correct1 = (float)(1 - pow((double)s->o.beta1, t)),
+                               .correct2 = (float)(1 - pow((double)s->o.beta2, t))};
+    ek_team_run(team, step_share, s);
+}
+
+int64_t ek_adamw_steps(const struct ek_adamw_state *s)
+{
+    return s->steps;
+}
+
+void ek_adamw_set_steps(struct ek_adamw_state *s, int64_t steps)
+{
+    s->steps = steps;
+}
+
+float *ek_adamw_moment(struct ek_adamw_state *s, int param, int which)
+{
+    assert(param >= 0 && param < s->n_params && (which == 1 || which == 2));
+    return s->moments[2 * param + which - 1];
+}
