@@ -1,11 +1,12 @@
 /* kv_write.h - new keys and values into their pages, and the rotation before it.
  *
  * f32 and bf16 take every number to the nearest of its kind. e4m3 has 3 bits behind the
- * point, and what a key loses there moves every later score, so keys get two helps:
+ * point, and what a key loses there moves every later score, so there are two helps:
  *
- *   rotate   x <- H x / sqrt(n) on queries and keys, H the Hadamard matrix: q . k stays,
- *            and a few large coordinates become many of middling size, whose errors
- *            average out
+ *   rotate   x <- H x / sqrt(n) on queries, keys and values, H the Hadamard matrix, and
+ *            once more on what attention gives: q . k stays, and sum p v comes back; a
+ *            few large coordinates become many of middling size, whose errors average
+ *            out
  *   write    the coordinates of a key are rounded in ascending order; what is left of
  *            the error in q . k is spread over those that follow, by least squares:
  *              r_i = sum_{j<i} q_j (k_j - k^_j)
@@ -13,7 +14,7 @@
  *            with q the sum of the row's own queries that read this kv head, for later
  *            queries of a head mostly point where this one does; lambda keeps
  *            |k - k^| small too.
- * Values are rounded to the nearest: their errors average out over the tokens.
+ * Rotated values are rounded to the nearest: their errors average out over the tokens.
  * SmolLM2-135M, KL divergence of the predictions: docs/design/lm.md.
  * Source: rotation as in Ashkboos et al. 2024, "QuaRot"; the rounding is the sequential
  * one of Chee et al. 2023, "QuIP" (LDLQ) for a matrix lambda I + q q^T.

@@ -9,7 +9,8 @@
  * (EK_LM_SMALL_ROWS) every member norms and prepares all rows into buffers of its own,
  * and six are left:
  *   q k v | RoPE, KV write | attention | o | gate, up | down |
- * In the last layer, only rows with logits go on behind attention.
+ * In the last layer, only rows with logits go on behind attention, behind a barrier more
+ * where whoever owns a row had to finish it.
  * No shared buffer is written in the stretch between two barriers in which another
  * member may still read it: each is written again a layer later.
  * No number depends on the split: kernels promise a row's bits whatever else is
@@ -171,6 +172,12 @@ static void embed_rows(const struct crew *c)
         meet(c); /* the residual stream is shared, and all of it is read next */
 }
 
+/* Whether queries, keys and values are rotated on their way to the pages. */
+static bool is_rotated(const struct step *s)
+{
+    return s->kv->dtype == EK_DTYPE_E4M3;
+}
+
 /* Of layer l; borrows the model's scales. */
 static struct ek_attn_dims dims_of(const struct step *s, int32_t l)
 {
@@ -217,9 +224,10 @@ static void finish_qkv(struct crew *c, const struct ek_lm_layer *y, int32_t l)
     ops->rope(q, HD, cs, r, n, p->H, p->D);
     ops->rope(k, KD, cs, r, n, p->K, p->D);
     const struct ek_attn_dims d = dims_of(c->s, l);
-    if (d.kv_dtype == EK_DTYPE_E4M3) {
+    if (is_rotated(c->s)) {
         ops->rotate(q, HD, n, p->H, p->D);
         ops->rotate(k, KD, n, p->K, p->D);
+        ops->rotate(v, KD, n, p->K, p->D);
     }
     struct ek_kv_rows rows = {.q = b->q,
                               .k = b->k,
@@ -260,22 +268,26 @@ static void attend(const struct crew *c, int32_t l)
                         b->scratch + (size_t)c->member * b->scratch_bytes);
 }
 
-/* The attention of the rows this member prepares, those of split sequences merged: by
- * every member for itself in a small step, which so needs no barrier for it. */
-static const float *merge_parts(const struct crew *c, int32_t l)
+/* The attention of the rows this member prepares: those of split sequences merged, the
+ * rotation of the values undone. In a small step every member does it for itself, in a
+ * copy of its own, which so needs no barrier. */
+static const float *finish_attention(const struct crew *c, int32_t l)
 {
     const struct step *s = c->s;
     const struct ek_lm_plan *b = &s->lm->plan;
-    const struct ek_attn_dims d = dims_of(c->s, l);
+    const struct ek_attn_dims d = dims_of(s, l);
     struct ek_attn_args a = attn_args(c, l, &d);
-    if (!s->has_parts || c->p0 >= c->p1)
+    if (!(s->has_parts || is_rotated(s)) || c->p0 >= c->p1)
         return b->att;
     if (s->is_small) {
         a.out = b->own[c->member].att;
         memcpy(a.out, b->att, (size_t)(s->T * a.ldo) * sizeof *a.out);
     }
-    s->lm->ops->attn_merge(&a, c->p0, c->p1,
-                           b->scratch + (size_t)c->member * b->scratch_bytes);
+    if (s->has_parts)
+        s->lm->ops->attn_merge(&a, c->p0, c->p1,
+                               b->scratch + (size_t)c->member * b->scratch_bytes);
+    if (is_rotated(s))
+        s->lm->ops->rotate(a.out + c->p0 * a.ldo, a.ldo, c->p1 - c->p0, d.H, d.D);
     return a.out;
 }
 
@@ -302,8 +314,8 @@ static void narrow(struct crew *c, const float *att, const struct ek_lm_layer *y
     const struct ek_lm *lm = c->s->lm;
     const int32_t *kept = lm->plan.kept;
     int64_t C = lm->p.C, HD = (int64_t)lm->p.H * lm->p.D;
-    if (c->s->has_parts)
-        meet(c); /* what was merged is another member's */
+    if (c->s->has_parts || is_rotated(c->s))
+        meet(c); /* what was finished is another member's */
     c->s = c->s->rest;
     set_rows(c);
     c->x = lm->plan.q;
@@ -337,7 +349,7 @@ static void attention_block(struct crew *c, int32_t l)
     meet(c);
     attend(c, l);
     meet(c);
-    const float *att = merge_parts(c, l);
+    const float *att = finish_attention(c, l);
     if (l == lm->p.n_layers - 1 && c->s->rest)
         narrow(c, att, y);
     else
