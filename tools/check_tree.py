@@ -25,7 +25,7 @@ LAW = {
     "lm": {"data", "kernel", "num", "base"},
     "graph": {"kernel", "num", "base"},
     "rec": {"graph", "kernel", "num", "base"},
-    "serve": {"lm", "net", "data", "kernel", "num", "base"},
+    "serve": {"lm", "net", "session", "data", "kernel", "num", "base"},
     "train": {"graph", "data", "kernel", "num", "base"},
     "cli": {"train", "load", "serve", "lm", "net", "data", "kernel", "num", "base"},
 }

@@ -47,7 +47,9 @@ struct ek_tracker;
 enum ek_tracker_cpu {
     EK_TRACKER_CPU_AUTO,    /* the cgroup if it has a quota, else the process */
     EK_TRACKER_CPU_PROCESS, /* this process */
-    EK_TRACKER_CPU_CGROUP   /* its cgroup v2: worker processes are counted with it */
+    EK_TRACKER_CPU_CGROUP,  /* its cgroup v2: worker processes are counted with it */
+    EK_TRACKER_CPU_NONE     /* told, but it bounds nothing: the work is on a GPU, or a
+                               batch of any size takes all cores */
 };
 
 enum ek_tracker_smoothing {

@@ -38,6 +38,7 @@ static void unlink_call(struct ek_server *s, struct ek_call *c)
 
 static void free_call(struct ek_call *c)
 {
+    ek_session_end(&c->session);
     for (int32_t i = 0; c->choices && i < n_choices(c); i++) {
         ek_buf_release(&c->choices[i].text);
         ek_buf_release(&c->choices[i].tokens);
@@ -190,6 +191,8 @@ void ek_call_start(struct ek_server *s, struct ek_http_exchange *x,
     set_head(c);
     ek_http_set_user(x, c);
     link_call(s, c);
+    (void)ek_session_begin(s->tracker,
+                           &c->session); /* full: not counted, still served */
     if (s->n_calls == 1 && ek_timer_start(&s->tick, 250000))
         ek_log(EK_LOG_ERROR, "no_memory", "what=timer");
     submit(c);

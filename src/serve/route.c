@@ -12,9 +12,10 @@
 
 int ek_add_common_headers(const struct ek_server *s, struct ek_http_exchange *x)
 {
-    if (!s->o.cors)
-        return 0;
-    int rc = ek_http_add_header(x, "Access-Control-Allow-Origin", s->o.cors);
+    int rc = ek_load_add_header(s, x);
+    if (rc || !s->o.cors)
+        return rc;
+    rc = ek_http_add_header(x, "Access-Control-Allow-Origin", s->o.cors);
     if (!rc && strcmp(s->o.cors, "*") != 0)
         rc = ek_http_add_header(x, "Vary", "Origin");
     return rc;
@@ -149,7 +150,21 @@ static void get_metrics(struct ek_server *s, struct ek_http_exchange *x)
         .max_seqs = s->rt->engine_options.max_seqs,
     };
     ek_metrics_write(&o, &s->metrics, &now);
+    char load[EK_TRACKER_ENCODED_MAX];
+    size_t n;
+    if (!ek_load_put(s, EK_TRACKER_PROMETHEUS, load, sizeof load, &n))
+        ek_out_str(&o, load);
     reply_out(s, x, &o, "text/plain; version=0.0.4; charset=utf-8");
+}
+
+static void get_load(struct ek_server *s, struct ek_http_exchange *x)
+{
+    char load[EK_TRACKER_ENCODED_MAX];
+    size_t n;
+    if (ek_load_put(s, EK_TRACKER_JSON, load, sizeof load, &n))
+        ek_reply_error(s, x, 500, "", "the load could not be written");
+    else
+        ek_reply(s, x, 200, JSON, load, n);
 }
 
 /* The member, or NULL when it is absent or null. */
@@ -326,6 +341,7 @@ static const struct route routes[] = {
     {"/tokenize", "POST", "POST, OPTIONS", true, post_tokenize},
     {"/detokenize", "POST", "POST, OPTIONS", true, post_detokenize},
     {"/metrics", "GET", "GET, HEAD, OPTIONS", true, get_metrics},
+    {"/load", "GET", "GET, HEAD, OPTIONS", true, get_load},
     {"/version", "GET", "GET, HEAD, OPTIONS", false, get_version},
     {"/health", "GET", "GET, HEAD, OPTIONS", false, get_health},
     {"/ping", "GET", "GET, HEAD, OPTIONS", false, get_health},

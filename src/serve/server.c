@@ -96,6 +96,7 @@ static void on_stop(struct ek_watch *w, int events)
         s->is_draining = true;
         s->drain_until_us = ek_loop_now_us(s->loop) + s->o.drain_us;
         ek_log(EK_LOG_INFO, "draining", "calls=%d", s->n_calls);
+        ek_tracker_drain(s->tracker, true);
         ek_http_server_drain(s->http);
     }
     if (!is_first || n_stops > 1)
@@ -174,7 +175,9 @@ int ek_server_new(struct ek_server **out, const struct ek_server_options *o,
     if (!rc) {
         ek_loop_on_wake(s->loop, on_wake, s);
         ek_timer_init(&s->tick, s->loop, on_tick, s);
-        rc = watch_stops(s, err);
+        rc = ek_load_start(s, err);
+        if (!rc)
+            rc = watch_stops(s, err);
         if (!rc)
             rc = start_worker(s, err);
     }
@@ -236,5 +239,6 @@ void ek_server_free(struct ek_server *s)
     }
     if (s->stops.fd >= 0)
         close(s->stops.fd);
+    ek_tracker_free(s->tracker);
     ek_free(s);
 }

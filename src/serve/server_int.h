@@ -11,6 +11,8 @@
 #include "serve/server.h"
 #include "serve/worker.h"
 
+#include <evenkeel/session.h>
+
 struct ek_call;
 
 struct ek_server {
@@ -23,7 +25,9 @@ struct ek_server {
     struct ek_worker *worker;
     struct ek_timer tick; /* runs while there are calls */
     struct ek_metrics metrics;
-    struct ek_call *calls; /* doubly linked */
+    struct ek_tracker *tracker; /* owned: a session is a call */
+    int seats, kv_pages;        /* its resources */
+    struct ek_call *calls;      /* doubly linked */
     int32_t n_calls;
     bool is_draining;
     bool is_forced; /* calls under way were cancelled */
@@ -54,6 +58,7 @@ struct ek_call {
     struct ek_server *server;
     struct ek_http_exchange *x; /* NULL once closed */
     struct ek_call *prev, *next;
+    struct ek_session session;
     struct ek_arena arena; /* lists of params */
     struct ek_api_params params;
     struct ek_job *jobs; /* (n_jobs) owned */
@@ -84,7 +89,7 @@ void ek_reply_error(struct ek_server *s, struct ek_http_exchange *x, int code,
 void ek_reply_api_error(struct ek_server *s, struct ek_http_exchange *x,
                         const struct ek_api_error *e);
 
-/* Headers of every answer (CORS). */
+/* Headers of every answer: CORS, and the load where the request asks for it. */
 int ek_add_common_headers(const struct ek_server *s,
                           struct ek_http_exchange *x) EK_MUST_USE;
 
@@ -94,6 +99,13 @@ void ek_access_reply(const struct ek_server *s, const struct ek_http_request *r,
                      const char *id, int code);
 void ek_access_call(const struct ek_call *c);
 void ek_access_bad(int code, const char *reason);
+
+/* load.c. Errors: EK_ENOMEM; put: EK_ELIMIT. */
+int ek_load_start(struct ek_server *s, struct ek_err *err) EK_MUST_USE;
+int ek_load_put(const struct ek_server *s, enum ek_tracker_encoding e, char *out,
+                size_t size, size_t *n) EK_MUST_USE;
+int ek_load_add_header(const struct ek_server *s,
+                       struct ek_http_exchange *x) EK_MUST_USE;
 
 /* call.c */
 void ek_call_start(struct ek_server *s, struct ek_http_exchange *x,

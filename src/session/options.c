@@ -151,7 +151,7 @@ int ek_tracker_check(const struct ek_tracker_options *o, char *why, size_t why_s
                     "options of %zu bytes where this library (%s) knows %zu: call "
                     "ek_tracker_options_init first, or update the library",
                     o->size, ek_tracker_version(), sizeof *o);
-    if (o->cpu < EK_TRACKER_CPU_AUTO || o->cpu > EK_TRACKER_CPU_CGROUP)
+    if (o->cpu < EK_TRACKER_CPU_AUTO || o->cpu > EK_TRACKER_CPU_NONE)
         return fail(why, why_size, "cpu is %d, no enum ek_tracker_cpu", (int)o->cpu);
     if (o->smoothing != EK_TRACKER_EWMA && o->smoothing != EK_TRACKER_MEAN)
         return fail(why, why_size, "smoothing is %d, no enum ek_tracker_smoothing",

@@ -48,7 +48,8 @@ static void fill_cpu(const struct ek_tracker *t, struct ek_tracker_report *r, do
     };
     struct ek_capacity_cost c = ek_capacity_of(&cpu, n);
     r->session_cost = c.cost;
-    bind_if_least(r, c.capacity, "cpu");
+    if (t->o.cpu != EK_TRACKER_CPU_NONE)
+        bind_if_least(r, c.capacity, "cpu");
 }
 
 static void fill_resource(const struct ek_tracker *t, struct ek_snapshot *s, int32_t i,

@@ -401,6 +401,25 @@ static void the_scarcest_resource_bounds_and_is_named(void **state)
     ek_tracker_free(t);
 }
 
+static void cpu_bounds_nothing_where_it_tells_nothing(void **state)
+{
+    (void)state;
+    struct kit_time k = {0};
+    struct ek_tracker_options o = kit_options(&k);
+    o.cpu = EK_TRACKER_CPU_NONE;
+    struct ek_tracker *t = kit_new(&o);
+    kit_run(t, &k, 60, 4); /* all cores */
+    assert_string_equal(kit_read(t).binding, "sessions");
+    assert_near(kit_read(t).cpu_utilization, 1);
+    int seats = add(t, "seats", 8, 1);
+    struct ek_session s[2];
+    kit_begin(t, s, 2);
+    assert_int_equal(ek_tracker_set_resource(t, seats, 2, 8), 0);
+    assert_string_equal(kit_read(t).binding, "seats");
+    assert_near(kit_read(t).effective_capacity, 8);
+    ek_tracker_free(t);
+}
+
 static void resources_that_make_no_sense_are_refused(void **state)
 {
     (void)state;
@@ -633,6 +652,7 @@ int main(void)
         cmocka_unit_test(a_sample_that_fails_shows_as_its_age),
         cmocka_unit_test(reads_close_together_share_a_sample),
         cmocka_unit_test(the_scarcest_resource_bounds_and_is_named),
+        cmocka_unit_test(cpu_bounds_nothing_where_it_tells_nothing),
         cmocka_unit_test(resources_that_make_no_sense_are_refused),
         cmocka_unit_test(bad_options_are_refused_with_a_sentence),
         cmocka_unit_test(later_and_earlier_callers_are_understood),
