@@ -1,9 +1,9 @@
 /* The free slots are a stack whose top, together with what is counted, is one word:
  *
  *   head    | takes mod 2^28 : 28 | open : 18 | top : 18 |  top: index of a free slot
- *   state   | generation : 46 | link : 18 |  LIVE: open; else free, link: index + 1 of the
- *                             next free slot, or 0: the next one in memory, so that
- *                             zeroed memory is a stack
+ *   state   | generation : 46 | link : 18 |  LIVE: open; else free, link: index + 1
+ *                             of the next free slot, or 0: the next one in memory,
+ *                             so that zeroed memory is a stack
  *   id      | generation : 46 | index + 1 : 18 |
  *
  * Memory order:

@@ -1,5 +1,5 @@
-"""cmake --install puts the command, its man pages, its completion and its systemd unit where
-they belong, and nothing else; what was installed works from there."""
+"""cmake --install puts the command, its man pages, its completion, its systemd unit and the
+library where they belong, and nothing else; what was installed works from there."""
 import os
 import pathlib
 import re
@@ -19,7 +19,7 @@ def installed():
 
 
 class Install(unittest.TestCase):
-    def test_the_command_its_pages_and_completion_are_all_there_is(self):
+    def test_the_command_its_pages_and_the_library_are_all_there_is(self):
         usage = keelkit.keel("--help").stdout
         verbs = re.findall(r"^  (\w+) ", usage, re.M)
         self.assertIn("serve", verbs)
@@ -28,7 +28,9 @@ class Install(unittest.TestCase):
         names = [*verbs, *(f"bench-{thing}" for thing in things)]
         pages = [f"share/man/man1/{p}.1" for p in ("keel", *(f"keel-{n}" for n in names))]
         self.assertEqual(installed(), sorted(
-            ["bin/keel", "lib/systemd/system/evenkeel-serve.service",
+            ["bin/keel", "include/evenkeel/session.h", "lib/libevenkeel.a",
+             "lib/libevenkeel.so", "lib/libevenkeel.so.1", "lib/libevenkeel.so.1.0.0",
+             "lib/pkgconfig/evenkeel.pc", "lib/systemd/system/evenkeel-serve.service",
              "share/bash-completion/completions/keel", "share/doc/evenkeel/serve.env",
              *pages]))
 
