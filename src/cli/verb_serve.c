@@ -21,6 +21,7 @@ struct settings {
     int64_t max_queue;
     int64_t max_batch_tokens;
     int64_t prefill_chunk;
+    int64_t itl_target;
     int64_t kv_memory;
     int64_t reserve_tokens;
     int page_check; /* as enum ek_page_check */
@@ -81,7 +82,18 @@ static const struct ek_opt opts[] = {
      .min = 1,
      .max = 65536,
      .help = "prompt tokens of one request in a step, and of all of them while answers "
-             "are under way: how long prompts may hold those up"},
+             "are under way: how long prompts may hold those up at most"},
+    {.name = "itl_target",
+     .type = EK_OPT_MS,
+     .offset = AT(itl_target),
+     .value = "TIME",
+     .fallback = "20ms",
+     .min = 0,
+     .max = 60000,
+     .help =
+         "time between two tokens of an answer that prompts should leave: their part "
+         "of a step is cut to fit, to no less than a quarter of it; a backlog of "
+         "prompts of over a second cuts less; 0s: always prefill_chunk"},
     EK_OPT_MODEL_KV_DTYPE(AT(model)),
     {.name = "kv_memory",
      .type = EK_OPT_BYTES,
@@ -234,6 +246,7 @@ static int open_runtime(struct ek_runtime *rt, const struct settings *set,
     o.max_seqs = (int32_t)set->max_seqs;
     o.max_batch_tokens = (int32_t)set->max_batch_tokens;
     o.prefill_chunk = (int32_t)set->prefill_chunk;
+    o.itl_target_us = set->itl_target * 1000;
     o.reserve_tokens = (int32_t)set->reserve_tokens;
     o.page_check = (enum ek_page_check)set->page_check;
     o.caches_prefixes = set->prefix_cache == 1;

@@ -68,6 +68,7 @@ int ek_engine_new(struct ek_engine **out, const struct ek_engine_model *model,
 {
     assert(o->max_seqs >= 1 && o->max_batch_tokens >= o->max_seqs);
     assert(o->prefill_chunk >= 1 && o->ctx >= 1 && o->reserve_tokens >= 0);
+    assert(o->itl_target_us >= 0);
     assert(o->ctx <= EK_PAGES_PER_SEQ_MAX * EK_PAGE_TOKENS);
     struct ek_engine *e = ek_calloc(1, sizeof *e);
     if (!e)
@@ -80,6 +81,7 @@ int ek_engine_new(struct ek_engine **out, const struct ek_engine_model *model,
     e->next_owner = 2; /* 1: tables that have no pages yet */
     e->next_order = 1;
     e->wake_us = INT64_MAX;
+    ek_pace_init(&e->pace);
     const struct ek_pages_options po = {
         .n_pages = o->n_pages,
         .check = o->page_check,
@@ -282,21 +284,41 @@ static void count_tokens(struct ek_engine_stats *stats, int32_t n_tokens)
     stats->step_tokens += n_tokens;
 }
 
+static int64_t now_us(const struct ek_engine *e)
+{
+    return e->model.now_us ? e->model.now_us(e->model.arg) : ek_clock_us();
+}
+
+/* Computes what was planned, and learns what it took since start_us. */
+static void run_planned(struct ek_engine *e, int64_t start_us)
+{
+    struct ek_pace_work work = {{1}};
+    int32_t n_tokens = 0;
+    for (int32_t i = 0; i < e->n_planned; i++) {
+        const struct ek_planned *p = &e->planned[i];
+        n_tokens += p->n_tokens;
+        if (p->choice->is_decoding)
+            ek_pace_add_answer(&work, e->seqs[i].pos0);
+        else
+            ek_pace_add_prompt(&work, e->seqs[i].pos0, p->n_tokens);
+    }
+    e->model.forward(e->model.arg, e->seqs, e->n_planned, e->logits);
+    take_results(e);
+    e->stats.n_steps++;
+    count_tokens(&e->stats, n_tokens);
+    e->has_moved = true;
+    if (e->o.itl_target_us > 0)
+        ek_pace_learn(&e->pace, &work, (double)(now_us(e) - start_us));
+}
+
 bool ek_engine_step(struct ek_engine *e)
 {
+    int64_t start_us = e->o.itl_target_us > 0 ? now_us(e) : 0;
     e->has_moved = false;
     ek_schedule_expire(e);
     ek_schedule_plan(e);
-    if (e->n_planned > 0) {
-        int32_t n_tokens = 0;
-        for (int32_t i = 0; i < e->n_planned; i++)
-            n_tokens += e->planned[i].n_tokens;
-        e->model.forward(e->model.arg, e->seqs, e->n_planned, e->logits);
-        take_results(e);
-        e->stats.n_steps++;
-        count_tokens(&e->stats, n_tokens);
-        e->has_moved = true;
-    }
+    if (e->n_planned > 0)
+        run_planned(e, start_us);
     flush(e);
     return e->has_moved;
 }

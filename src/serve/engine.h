@@ -53,6 +53,8 @@ struct ek_engine_model {
     void (*together)(void *arg, void (*fn)(void *work, int member, int n_members),
                      void *work);
     int n_members;
+    /* What a step took is told by this, monotonic microseconds; NULL: ek_clock_us. */
+    int64_t (*now_us)(void *arg);
     void *arg;
     int32_t V;
     bool has_own_decode; /* answers are computed with other weights than prompts are:
@@ -67,6 +69,9 @@ struct ek_engine_options {
     int32_t max_batch_tokens; /* tokens a step may have, >= max_seqs */
     int32_t prefill_chunk;    /* prompt tokens of one sequence in one step; of all of
                                  them when the step has answers' tokens too */
+    int64_t itl_target_us;    /* what a step with answers' tokens should take at most:
+                                 prompts get what is left, as scheduler.md says; 0:
+                                 always prefill_chunk */
     int32_t reserve_tokens;   /* of each answer, kept free at admission; >= 0 */
     enum ek_page_check page_check;
     bool caches_prefixes; /* full pages stay for whoever has the same beginning */

@@ -3,6 +3,7 @@
  *   engine.c    the object: new, submit, cancel, one step, deltas out
  *   request.c   a request's memory, before the engine sees it
  *   schedule.c  who works in this step: deadlines, pages, preemption, admission, check
+ *   pace.c      what a step will take
  *   prefill.c   from prompt tokens to a choice that decodes
  *   choice.c    one sequence from its sampled token to its deltas
  *
@@ -22,6 +23,7 @@
 #define EVENKEEL_SERVE_ENGINE_INT_H
 
 #include "serve/engine.h"
+#include "serve/pace.h"
 
 /* Text a delta may hold before its choice waits for the reader. */
 #define EK_DELTA_TEXT_BYTES 2048
@@ -113,6 +115,7 @@ struct ek_engine {
     int32_t n_resting;  /* preempted ones that wait with part of an answer */
     int32_t n_promised; /* seats that running leaders keep for others */
     struct ek_engine_stats stats;
+    struct ek_pace pace; /* with itl_target_us only */
     uint64_t next_owner, next_order;
     int64_t wake_us; /* no deadline is due before; INT64_MAX: there is none */
     /* The choice that was refused admission last, and the pages that were spare then:

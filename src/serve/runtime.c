@@ -157,6 +157,7 @@ static int open_model(struct ek_runtime *rt, const struct ek_modelfile *m,
         .max_seqs = o->max_seqs,
         .max_batch_tokens = batch,
         .prefill_chunk = o->prefill_chunk ? o->prefill_chunk : batch,
+        .itl_target_us = o->itl_target_us,
         .reserve_tokens = o->reserve_tokens,
         .page_check = o->page_check,
         /* By tokens a page's values depend on the batch it was computed in: another

@@ -36,7 +36,8 @@ struct ek_runtime_options {
     int32_t max_seqs; /* >= 1 */
     int32_t max_batch_tokens; /* >= max_seqs; 0: 512 or max_seqs */
     int32_t prefill_chunk;    /* 0: max_batch_tokens */
-    int32_t reserve_tokens;   /* as of the engine */
+    int64_t itl_target_us;    /* as of the engine, like the next */
+    int32_t reserve_tokens;
     enum ek_page_check page_check;
     bool caches_prefixes; /* not with two copies chosen by tokens: then keys and values
                              depend on the batch, and no prefix is kept whatever this

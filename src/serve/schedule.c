@@ -304,9 +304,19 @@ static struct ek_choice *find_ready(const struct ek_engine *e)
 
 /* ---- the step ---- */
 
+/* Prompt tokens that a step beside answers has whatever they take, so that every prompt
+ * comes to its end; with the answers' own rows, kernels reach their rate. */
+#define LEAST_PROMPT_TOKENS 8
+
+/* More prompts than this takes, waiting for their turn, stretch the steps' target. */
+#define BACKLOG_US 1000000.0
+
 struct room {
     int32_t tokens; /* of max_batch_tokens */
     int32_t rows;   /* for scored prompts, beyond one a sequence */
+    bool is_timed;  /* the next two hold */
+    int32_t least;  /* tokens that it has in any case */
+    double us;      /* what more than that may take; below 0: no more */
 };
 
 static void plan_one(struct ek_engine *e, struct ek_choice *c, int32_t n,
@@ -317,29 +327,67 @@ static void plan_one(struct ek_engine *e, struct ek_choice *c, int32_t n,
         (struct ek_planned){.choice = c, .n_tokens = n, .want = want};
 }
 
-/* Somebody behind c, running or about to come in, could use what c leaves. */
+static int32_t prompt_left(const struct ek_choice *c)
+{
+    return c->n_tokens - c->prefill.n_tokens;
+}
+
+/* x has less to compute than c, or is more urgent: it should not wait for all of c. */
+static bool is_quicker(const struct ek_choice *x, const struct ek_choice *c)
+{
+    return prompt_left(x) < prompt_left(c) ||
+           x->request->priority < c->request->priority;
+}
+
+/* Somebody behind c, running or about to come in, is quicker. */
 static bool is_followed(const struct ek_engine *e, const struct ek_choice *c)
 {
     for (const struct ek_choice *x = c->next; x; x = x->next) {
-        if (x->state == EK_CHOICE_RUNNING && !x->is_decoding && ek_choice_has_room(x))
+        if (x->state == EK_CHOICE_RUNNING && !x->is_decoding && ek_choice_has_room(x) &&
+            is_quicker(x, c))
             return true;
     }
     const struct ek_choice *head = find_ready(e);
-    return head && head->order != e->refused_order &&
+    return head && head->order != e->refused_order && is_quicker(head, c) &&
            e->n_running + e->n_promised < e->o.max_seqs;
 }
 
+/* Tokens that the room has for a prompt from pos0 on; >= 1 while it has any. */
+static int32_t room_for(const struct ek_engine *e, const struct room *room,
+                        int32_t pos0)
+{
+    if (!room->is_timed)
+        return room->tokens;
+    int32_t n = ek_pace_prompt_tokens(&e->pace, pos0, room->us, room->tokens);
+    n = n > room->least ? n : room->least;
+    n = n > 1 ? n : 1;
+    return n < room->tokens ? n : room->tokens;
+}
+
+static void leave_room(const struct ek_engine *e, struct room *room, int32_t pos0,
+                       int32_t n)
+{
+    room->tokens -= n;
+    if (!room->is_timed)
+        return;
+    room->least -= n;
+    room->us -= ek_pace_prompt_us(&e->pace, pos0, n);
+    if (room->least <= 0 && ek_pace_prompt_tokens(&e->pace, 0, room->us, 1) < 1)
+        room->tokens = 0;
+}
+
 /* A prompt that the room can finish takes what it needs. A longer one leaves half to
- * those behind it, who would wait for all of its chunks. */
+ * quicker ones behind it, which would wait for all of its chunks. */
 static void plan_chunk(struct ek_engine *e, struct ek_choice *c, struct room *room)
 {
     enum ek_lm_want want;
-    int32_t tokens = room->tokens;
-    if (c->n_tokens - c->prefill.n_tokens > tokens && tokens > 1 && is_followed(e, c))
+    int32_t pos0 = c->prefill.n_tokens;
+    int32_t tokens = room_for(e, room, pos0);
+    if (prompt_left(c) > tokens && tokens > 1 && is_followed(e, c))
         tokens -= tokens / 2;
     int32_t n = ek_prefill_chunk(e, c, tokens, room->rows + 1, &want);
     plan_one(e, c, n, want);
-    room->tokens -= n;
+    leave_room(e, room, pos0, n);
     room->rows -= want == EK_LM_WANT_ALL ? n - 1 : 0;
 }
 
@@ -443,9 +491,45 @@ static void check_all(struct ek_engine *e)
     }
 }
 
+/* What the prompts under way, and those there are seats for, will take. */
+static double backlog_us(const struct ek_engine *e)
+{
+    double us = 0;
+    for (const struct ek_choice *c = e->running.first; c; c = c->next) {
+        if (can_work(c) && !c->is_decoding)
+            us += ek_pace_prompt_us(&e->pace, c->prefill.n_tokens, prompt_left(c));
+    }
+    int32_t seats = e->o.max_seqs - e->n_running - e->n_promised;
+    for (const struct ek_choice *c = e->waiting.first; c && seats > 0; c = c->next) {
+        if (c->state != EK_CHOICE_WAITING)
+            continue;
+        us += ek_pace_prompt_us(&e->pace, 0, c->n_tokens);
+        seats--;
+    }
+    return us;
+}
+
+/* Answers under way wait for one chunk, whoever's prompts it is made of, and for less
+ * where that would take longer than they should wait. */
+static void limit_room(const struct ek_engine *e, struct room *room)
+{
+    if (room->tokens > e->o.prefill_chunk)
+        room->tokens = e->o.prefill_chunk;
+    if (e->o.itl_target_us == 0)
+        return;
+    struct ek_pace_work work = {{1}};
+    for (int32_t i = 0; i < e->n_planned; i++)
+        ek_pace_add_answer(&work, e->planned[i].choice->n_tokens - 1);
+    double answers = ek_pace_us(&e->pace, &work), late = backlog_us(e) / BACKLOG_US;
+    double us = (double)e->o.itl_target_us * (late > 1 ? late : 1) - answers;
+    room->is_timed = true;
+    room->least = LEAST_PROMPT_TOKENS;
+    room->us = us > answers / 3 ? us : answers / 3;
+}
+
 void ek_schedule_plan(struct ek_engine *e)
 {
-    struct room room = {e->o.max_batch_tokens, EK_PROMPT_ROWS};
+    struct room room = {.tokens = e->o.max_batch_tokens, .rows = EK_PROMPT_ROWS};
     e->n_planned = 0;
     for (struct ek_choice *c = e->running.first; c; c = c->next) {
         if (!can_work(c) || !c->is_decoding || !grow(e, c))
@@ -453,9 +537,8 @@ void ek_schedule_plan(struct ek_engine *e)
         plan_one(e, c, 1, EK_LM_WANT_LAST);
         room.tokens--;
     }
-    /* Answers under way wait for one chunk, whoever's prompts it is made of. */
-    if (e->n_planned > 0 && room.tokens > e->o.prefill_chunk)
-        room.tokens = e->o.prefill_chunk;
+    if (e->n_planned > 0)
+        limit_room(e, &room);
     for (struct ek_choice *c = e->running.first; c && room.tokens > 0; c = c->next) {
         if (can_work(c) && !c->is_decoding)
             plan_chunk(e, c, &room);

@@ -96,6 +96,7 @@ static inline struct ek_engine_model kit_model(struct kit *k)
         .poison = kit_poison,
         .together = k->team ? kit_together : NULL,
         .n_members = 3,
+        .now_us = kit_now_us,
         .arg = k,
         .V = k->V,
         .has_own_decode = k->has_own_decode,

@@ -35,6 +35,9 @@ struct kit {
     int32_t max_chunk;    /* most tokens of one sequence in one step */
     int32_t n_copies;     /* pages copied */
     int64_t kv_saturated; /* what the model says it has cut */
+    int64_t now_us;       /* the engine's clock: steps move it by what they cost */
+    int64_t step_us, prompt_us,
+        answer_us;        /* each step, token of a prompt, of an answer */
     pthread_mutex_t gate; /* a step passes it: who holds it holds the engine */
 };
 
@@ -74,6 +77,12 @@ static inline void kit_poison(void *arg, int32_t page)
         k->slots[page * EK_PAGE_TOKENS + i] = -1;
 }
 
+static inline int64_t kit_now_us(void *arg)
+{
+    const struct kit *k = arg;
+    return k->now_us;
+}
+
 static inline int32_t kit_forward(void *arg, const struct ek_lm_seq *seqs,
                                   int32_t n_seqs, float *logits)
 {
@@ -81,6 +90,7 @@ static inline int32_t kit_forward(void *arg, const struct ek_lm_seq *seqs,
     int32_t n_rows = 0, n_tokens = 0;
     pthread_mutex_lock(&k->gate);
     pthread_mutex_unlock(&k->gate);
+    k->now_us += k->step_us;
     for (int32_t s = 0; s < n_seqs; s++) {
         const struct ek_lm_seq *q = &seqs[s];
         for (int32_t i = 0; i < q->n_tokens; i++) {
@@ -92,6 +102,8 @@ static inline int32_t kit_forward(void *arg, const struct ek_lm_seq *seqs,
                 q->tokens[i] + (is_decode ? 1 << 20 : 0);
         }
         n_tokens += q->n_tokens;
+        bool is_answer = q->n_tokens == 1 && q->pos0 >= q->decode_from;
+        k->now_us += is_answer ? k->answer_us : q->n_tokens * k->prompt_us;
         k->max_chunk = q->n_tokens > k->max_chunk ? q->n_tokens : k->max_chunk;
         int32_t first = q->want == EK_LM_WANT_ALL    ? 0
                         : q->want == EK_LM_WANT_LAST ? q->n_tokens - 1
