@@ -149,7 +149,7 @@ static void refresh_stats(struct ek_engine *e)
 
 /* Says what there is to say and lets go of the choices that are gone. A choice is
  * unlinked before its last delta leaves, since the request may be freed then. */
-static void flush(struct ek_engine *e)
+void ek_engine_flush(struct ek_engine *e)
 {
     ek_schedule_sweep(e);
     refresh_stats(e);
@@ -185,7 +185,7 @@ void ek_engine_cancel(struct ek_engine *e, const struct ek_request *r)
 {
     end_all_of(e, e->waiting.first, r);
     end_all_of(e, e->running.first, r);
-    flush(e);
+    ek_engine_flush(e);
 }
 
 void ek_engine_give_back(struct ek_engine *e, struct ek_delta *delta)
@@ -319,7 +319,7 @@ bool ek_engine_step(struct ek_engine *e)
     ek_schedule_plan(e);
     if (e->n_planned > 0)
         run_planned(e, start_us);
-    flush(e);
+    ek_engine_flush(e);
     return e->has_moved;
 }
 

@@ -217,6 +217,11 @@ void ek_engine_cancel(struct ek_engine *e, const struct ek_request *r);
 
 void ek_engine_give_back(struct ek_engine *e, struct ek_delta *delta);
 
+/* Hands over what there is to say, as every step does at its end: after give_back, so
+ * that what a step could not hand over does not wait for the next one. Not from
+ * on_delta. */
+void ek_engine_flush(struct ek_engine *e);
+
 /* One step over what is running. True when something moved; false when there is
  * nothing to do until the next submit, cancel or give_back, or ek_engine_wake_us. */
 bool ek_engine_step(struct ek_engine *e);

@@ -141,13 +141,16 @@ void ek_worker_on_delta(void *worker, struct ek_delta *delta)
     w->on_news(w->arg);
 }
 
-/* Applies what the loop asked for. Returns false when it asked to end. */
+/* Applies what the loop asked for. Returns false when it asked to end. A delta comes
+ * back while the next step computes; the token of that step leaves here then, and not
+ * with the one after it. */
 static bool obey(struct ek_worker *w)
 {
+    bool has_back = false;
     for (;;) {
         char *entry = ek_ring_pop(w->commands);
         if (!entry)
-            return true;
+            break;
         enum tag tag = (enum tag)((uintptr_t)entry & TAG_MASK);
         void *p = entry - tag;
         switch (tag) {
@@ -159,6 +162,7 @@ static bool obey(struct ek_worker *w)
             break;
         case TAG_DELTA:
             ek_engine_give_back(w->engine, p);
+            has_back = true;
             break;
         case TAG_REPORT:
             w->is_report_home = true;
@@ -168,6 +172,9 @@ static bool obey(struct ek_worker *w)
             return false;
         }
     }
+    if (has_back)
+        ek_engine_flush(w->engine);
+    return true;
 }
 
 /* Until there is a command or a deadline is due. */

@@ -332,6 +332,42 @@ static void prepare_survives_any_failed_allocation(void **state)
     kit_close(&k);
 }
 
+/* A reader has one delta of a choice at a time. What came meanwhile leaves when that one
+ * is back, with no step between. */
+static void what_came_while_the_reader_had_a_delta_leaves_when_it_is_back(void **state)
+{
+    (void)state;
+    struct ek_engine_options o;
+    struct kit k;
+    kit_default(&o);
+    kit_open(&k, &o);
+    struct ek_request *r = kit_request("prompt", 4, 1);
+    kit_submit(&k, r);
+    k.holds_deltas = true;
+    kit_step_until(&k, r, 1);
+    assert_int_equal(k.n_held, 1);
+    ek_engine_step(k.engine);
+    ek_engine_flush(k.engine);
+    assert_int_equal(k.n_held, 1);
+    int n_forwards = k.n_forwards;
+    ek_engine_give_back(k.engine, k.held[--k.n_held]);
+    ek_engine_flush(k.engine);
+    assert_int_equal(k.n_held, 1);
+    assert_int_equal(kit_answer(r, 0)->n_ids, 2);
+    assert_int_equal(k.n_forwards, n_forwards);
+    /* The last one too, whose choice has ended. */
+    kit_step_until(&k, r, 4);
+    n_forwards = k.n_forwards;
+    assert_int_equal(kit_answer(r, 0)->finish, EK_FINISH_NONE);
+    ek_engine_give_back(k.engine, k.held[--k.n_held]);
+    ek_engine_flush(k.engine);
+    assert_int_equal(kit_answer(r, 0)->finish, EK_FINISH_LENGTH);
+    assert_int_equal(kit_answer(r, 0)->n_ids, 4);
+    assert_int_equal(k.n_forwards, n_forwards);
+    kit_free(r);
+    kit_close(&k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -350,6 +386,7 @@ int main(void)
         cmocka_unit_test(a_row_that_is_not_finite_is_an_error_and_no_token),
         cmocka_unit_test(a_prompt_id_the_model_has_not_is_refused),
         cmocka_unit_test(prepare_survives_any_failed_allocation),
+        cmocka_unit_test(what_came_while_the_reader_had_a_delta_leaves_when_it_is_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
