@@ -18,6 +18,7 @@ int ek_graph_new(struct ek_graph **out, struct ek_params *params,
     g->params = params;
     g->gemm = ek_gemm_ops_get(options->isa);
     g->ops = ek_grad_ops_get(options->isa);
+    g->kernels = ek_ops_get(options->isa);
     g->loss = -1;
     ek_graph_region(g, "");
     if (g->err.status) {

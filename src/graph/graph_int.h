@@ -14,8 +14,9 @@
 #include "graph/rows.h"
 #include "kernel/gemm.h"
 #include "kernel/grad.h"
+#include "kernel/ops.h"
 
-#define EK_OP_IN  8
+#define EK_OP_IN  12
 #define EK_OP_OUT 4
 
 /* Rows of a block of elementwise work, of a matmul, and the least of a partial sum. */
@@ -80,6 +81,7 @@ struct ek_node {
     int64_t n[2];
     int kind;
     bool flag;
+    struct ek_jagged_dims attention; /* of attention only */
     int region;
     bool is_recomputed, is_active; /* active: backward passes it */
 };
@@ -113,6 +115,7 @@ struct ek_graph {
     struct ek_params *params; /* borrowed */
     const struct ek_gemm_ops *gemm;
     const struct ek_grad_ops *ops;
+    const struct ek_ops *kernels; /* attention */
     struct ek_value *values;
     struct ek_node *nodes;
     struct ek_step *steps;

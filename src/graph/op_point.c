@@ -318,6 +318,8 @@ int ek_residual(struct ek_graph *g, int a, int b, float p)
     return y;
 }
 
+#define CONCAT_MAX 8
+
 /* --- concat ------------------------------------------------------------------------------ */
 
 static void concat_row(const struct ek_op_run *r, int64_t i)
@@ -356,9 +358,9 @@ static const struct ek_op_class concat_class = {
 int ek_concat(struct ek_graph *g, const int *x, int n_x)
 {
     int64_t cols = 0;
-    if (n_x < 1 || n_x > EK_OP_IN)
+    if (n_x < 1 || n_x > CONCAT_MAX)
         return ek_graph_fail(g, EK_EINVAL, "concat: %d inputs; expected 1 to %d", n_x,
-                             EK_OP_IN);
+                             CONCAT_MAX);
     for (int k = 0; k < n_x; k++) {
         if (!ek_expect_cols(g, "concat", x[k], -1, EK_DTYPE_F32) ||
             !ek_same_rows(g, "concat", x[0], x[k]))

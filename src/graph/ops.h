@@ -9,6 +9,7 @@
 
 #include "graph/graph.h"
 #include "kernel/grad.h"
+#include "kernel/jagged.h"
 
 /* y (N,O) = act(x (N,C) w (C,O) + bias (1,O)); bias -1: none. gelu is the tanh form.
  * Backward reads x, w, and y (relu, sigmoid, tanh) or the sum before act (silu, gelu),
@@ -58,6 +59,34 @@ int ek_bag(struct ek_graph *g, int table, int ids, int offsets, int axis, bool i
  * Source: Zhang et al. 2024, "Wukong: Towards a Scaling Law for Large-Scale
  * Recommendation" (the optimised FM). */
 int ek_low_rank(struct ek_graph *g, int x, int p, int64_t n_features);
+
+/* Attention on jagged rows (kernel/jagged.h has the formulas): softmax (JFA,
+ * BlockAttention), or phi in its place (GDPA, HSTU).
+ *
+ *   q (Nq, heads*dim), k and v (Nk, kv_heads*dim): columns of one matrix, or not
+ *   q_offsets, k_offsets (B+1,1) i64 on an axis of their own
+ *   -> (Nq, heads*dim); broadcast_q: q (Lq, ..) is one sequence for all, q_offsets is
+ *      -1, and the result has B*Lq rows, on out_axis
+ *
+ * The last offset is the number of rows: every row belongs to a sequence, or its
+ * gradient is not set. What is -1 is absent. pos (1, 2N-1) and time (1, EK_JAGGED_BUCKETS) are parameters
+ * added to the scores, shared by heads. Backward reads q, k, v, the result and LSE, all
+ * O(rows). Tiles are dealt in a zigzag by their work; the bits depend on none of it. */
+struct ek_attention {
+    int heads, kv_heads, dim;
+    enum ek_jagged_score score;
+    float alpha, scale; /* of q.k; of phi */
+    enum ek_phi phi;
+    struct ek_jagged_mask mask; /* its n_targets is NULL: it comes by `targets` */
+    bool is_broadcast_q;
+    int out_axis;       /* broadcast_q only */
+    int pos, time;      /* parameters */
+    int t_query, t_key; /* (Nq,1), (Nk,1) i64, with time */
+    int seq_scale;      /* (B,1) f32, multiplies phi: 1/length */
+    int targets;        /* (B,1) i32, last rows that are candidates */
+};
+int ek_jagged_attention(struct ek_graph *g, int q, int k, int v, int q_offsets,
+                        int k_offsets, const struct ek_attention *o);
 
 /* Mean over the rows whose target is not negative of -log softmax over the positive and
  * R negatives that the whole batch shares:
