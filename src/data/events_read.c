@@ -75,6 +75,10 @@ static int read_all(struct ek_read *r, enum ek_events_format format)
     switch (format) {
     case EK_EVENTS_S3REC:
         return ek_read_s3rec(r);
+    case EK_EVENTS_RECBOLE:
+    case EK_EVENTS_CSV:
+    case EK_EVENTS_TSV:
+        return ek_read_table(r, format);
     default:
         return ek_err_set(r->err, EK_EINVAL,
                           "%s: the name does not tell the format: expected .txt, "
@@ -113,6 +117,7 @@ static int read_lines(struct ek_read *r, struct ek_events *e,
     }
     if (!rc && told)
         *told = (struct ek_events_told){.format = format,
+                                        .has_times = e->times != NULL,
                                         .n_lines = r->lines.number,
                                         .n_bytes = r->lines.bytes,
                                         .n_file_bytes = r->lines.read,

@@ -26,9 +26,25 @@ enum ek_events_format {
     EK_EVENTS_TSV,
 };
 
-/* Zeroed: all defaults. */
+enum ek_events_unit { EK_EVENTS_SECONDS, EK_EVENTS_MS, EK_EVENTS_US };
+
+/* Names of columns. */
+struct ek_events_list {
+    const char *const *names;
+    size_t n;
+};
+
+/* Zeroed: all defaults. Columns belong to recbole, csv and tsv. A column that none of
+ * them names is left out in csv and tsv, and taken by its type in recbole. */
 struct ek_events_options {
     enum ek_events_format format;
+    const char *user, *item;                 /* NULL: "user_id", "item_id" */
+    const char *time;                        /* NULL: "timestamp" if there is one */
+    enum ek_events_unit unit;                /* of times that are numbers */
+    struct ek_events_list numeric, category; /* of events */
+    struct ek_events_list user_numeric,
+        user_category; /* the same in all rows of a user */
+    struct ek_events_list skip;
     size_t max_line; /* 0: EK_EVENTS_LINE_MAX */
     /* May be NULL; called now and then with bytes of the file; false ends the reading
      * with EK_ECANCELED. */
@@ -40,6 +56,7 @@ struct ek_events_options {
 /* What reading found, for a person. */
 struct ek_events_told {
     enum ek_events_format format;
+    bool has_times;
     uint64_t n_lines;
     uint64_t n_bytes; /* of text, unpacked */
     uint64_t n_file_bytes;

@@ -28,5 +28,29 @@ int ek_read_line(struct ek_read *r, const char **line, size_t *n) EK_MUST_USE;
 
 /* One a format: all lines into r->build. */
 int ek_read_s3rec(struct ek_read *r) EK_MUST_USE;
+int ek_read_table(struct ek_read *r, enum ek_events_format format) EK_MUST_USE;
+
+/* One line of a table, cut at the separator (events_fields.c). */
+struct ek_field {
+    const char *p;
+    size_t n;
+    size_t column; /* where it begins in its line, in bytes from 1 */
+};
+
+#define EK_READ_FIELDS_MAX 1024
+
+struct ek_fields {
+    struct ek_field items[EK_READ_FIELDS_MAX];
+    size_t n;
+    struct ek_buf record; /* of lines with quotes: unquoted text, may span lines */
+};
+
+/* The next record; fields->n 0 at the end. Empty lines are passed over. */
+int ek_read_fields(struct ek_read *r, struct ek_fields *f, char separator,
+                   bool has_quotes) EK_MUST_USE;
+
+/* Text as a finite number, as a time in microseconds. False: it is none. */
+bool ek_read_number(double *out, const char *p, size_t n);
+bool ek_read_time(int64_t *us, const char *p, size_t n, enum ek_events_unit unit);
 
 #endif

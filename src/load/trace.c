@@ -1,5 +1,6 @@
 #include "load/trace.h"
 
+#include "base/date.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -128,66 +129,11 @@ static int take_mooncake(struct reader *r, const char *line, size_t n)
     return rc;
 }
 
-/* A run of exactly n digits at *p, in lo..hi; *p moves behind it. */
-static bool take_digits(int *out, const char **p, const char *end, int n, int lo,
-                        int hi)
-{
-    int v = 0;
-    for (int i = 0; i < n; i++, ++*p) {
-        if (*p == end || **p < '0' || **p > '9')
-            return false;
-        v = 10 * v + (**p - '0');
-    }
-    *out = v;
-    return v >= lo && v <= hi;
-}
-
 static bool take_char(const char **p, const char *end, char c)
 {
     if (*p == end || **p != c)
         return false;
     ++*p;
-    return true;
-}
-
-/* Days since 1970-01-01 in the Gregorian calendar: years begin in March here, so that
- * the leap day ends them, and 400 of them have 146097 days. */
-static int64_t days_of(int year, int month, int day)
-{
-    int y = month > 2 ? year : year - 1;
-    int since_march = (month + 9) % 12;
-    int day_of_year = (153 * since_march + 2) / 5 + day - 1;
-    int of_era = y % 400;
-    return (int64_t)(y / 400) * 146097 + of_era * 365 + of_era / 4 - of_era / 100 +
-           day_of_year - 719468;
-}
-
-/* "2023-11-16 18:15:46.6805900", a T for the space, Z or +00:00 behind it. */
-static bool take_time(int64_t *us, const char **p, const char *end)
-{
-    int year, month, day, hour, minute, second;
-    if (!take_digits(&year, p, end, 4, 1970, 9999) || !take_char(p, end, '-') ||
-        !take_digits(&month, p, end, 2, 1, 12) || !take_char(p, end, '-') ||
-        !take_digits(&day, p, end, 2, 1, 31) ||
-        !(take_char(p, end, ' ') || take_char(p, end, 'T')) ||
-        !take_digits(&hour, p, end, 2, 0, 23) || !take_char(p, end, ':') ||
-        !take_digits(&minute, p, end, 2, 0, 59) || !take_char(p, end, ':') ||
-        !take_digits(&second, p, end, 2, 0, 60))
-        return false;
-    int64_t fraction = 0, unit = 1000000;
-    if (take_char(p, end, '.')) {
-        const char *digits = *p;
-        for (; *p < end && **p >= '0' && **p <= '9'; ++*p) {
-            unit /= 10;
-            fraction += (**p - '0') * unit;
-        }
-        if (*p == digits)
-            return false;
-    }
-    if (!take_char(p, end, 'Z') && end - *p >= 6 && !memcmp(*p, "+00:00", 6))
-        *p += 6;
-    int64_t minutes = (days_of(year, month, day) * 24 + hour) * 60 + minute;
-    *us = (minutes * 60 + second) * 1000000 + fraction;
     return true;
 }
 
@@ -208,7 +154,7 @@ static int take_azure(struct reader *r, const char *line, size_t n)
 {
     struct ek_trace_row row = {0};
     const char *p = line, *end = line + n;
-    if (!take_time(&row.at_us, &p, end) || !take_char(&p, end, ','))
+    if (!ek_date_take(&row.at_us, &p, end) || !take_char(&p, end, ','))
         return refuse(r, "TIMESTAMP: expected a time such as "
                          "2023-11-16 18:15:46.6805900 and a comma");
     if (!take_count(&row.n_in, &p, end) || !take_char(&p, end, ','))
