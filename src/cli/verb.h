@@ -28,6 +28,7 @@ extern const struct ek_verb ek_verb_chat;
 extern const struct ek_verb ek_verb_perplexity;
 extern const struct ek_verb ek_verb_quantize;
 extern const struct ek_verb ek_verb_serve;
+extern const struct ek_verb ek_verb_data;
 extern const struct ek_verb ek_verb_bench;
 
 /* The verbs of keel bench: verb_bench_<name>.c. Their tables' names are both words
@@ -36,6 +37,12 @@ extern const struct ek_verb ek_verb_bench_memory;
 extern const struct ek_verb ek_verb_bench_kernel;
 extern const struct ek_verb ek_verb_bench_model;
 extern const struct ek_verb ek_verb_bench_serve;
+
+/* The verbs of keel data: verb_data_<name>.c. */
+extern const struct ek_verb ek_verb_data_pack;
+extern const struct ek_verb ek_verb_data_stats;
+extern const struct ek_verb ek_verb_data_synth;
+extern const struct ek_verb *const ek_verb_data_subs[]; /* all of them, then NULL */
 
 /* The verbs of a verb, NULL at the end; NULL for one that has none. */
 const struct ek_verb *const *ek_verb_subs(const struct ek_verb *verb);

@@ -53,5 +53,7 @@ const struct ek_verb ek_verb_bench = {&table, run};
 
 const struct ek_verb *const *ek_verb_subs(const struct ek_verb *verb)
 {
+    if (verb == &ek_verb_data)
+        return ek_verb_data_subs;
     return verb == &ek_verb_bench ? subs : NULL;
 }

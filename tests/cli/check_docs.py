@@ -18,8 +18,9 @@ def verbs():
 
 def all_verbs():
     """Verbs of verbs too: "bench serve"."""
-    subs = re.findall(r"^  (\w+)  ", keelkit.keel("bench", "--help").stdout, re.M)
-    return verbs() + [f"bench {s}" for s in subs]
+    subs = [f"{verb} {sub}" for verb in ("bench", "data") for sub in
+            re.findall(r"^  (\w+)  ", keelkit.keel(verb, "--help").stdout, re.M)]
+    return verbs() + subs
 
 
 def page_of(verb):

@@ -254,3 +254,89 @@ static void dealing_evens_out_the_micro_batches_of_a_step(void **state)
 {
     const struct world *w = *state;
     double as_they_come = imbalance(w, 32, 32), dealt = imbalance(w, 32, 4);
+    assert_true(as_they_come > 1.1);
+    assert_true(dealt - 1.0 < (as_they_come - 1.0) / 2.0);
+}
+
+static void a_budget_is_kept_but_by_a_sequence_that_is_longer(void **state)
+{
+    const struct world *w = *state;
+    struct ek_loader *l = loader_of(w, &kinds[4]);
+    struct ek_batch b;
+    bool has_longer = false;
+    while (ek_loader_next(l, &b)) {
+        assert_true(b.T <= 100 || b.B == 1);
+        has_longer = has_longer || b.T > 100;
+    }
+    assert_true(has_longer);
+    ek_loader_free(l);
+}
+
+static void wrong_options_are_told(void **state)
+{
+    const struct world *w = *state;
+    static const struct {
+        struct ek_loader_options o;
+        const char *says;
+    } bad[] = {
+        {{.batch = 1}, "max_length 0: expected 1 to"},
+        {{.max_length = 5}, "batch 0: expected 1 to"},
+        {{.max_length = 5, .batch = 200, .sub_batch = 128},
+         "batch 200: expected a multiple of the sub-batch, 128"},
+        {{.max_length = 5, .batch = 2, .n_micro = 5000}, "micro-batches 5000"},
+        {{.max_length = 5, .batch = 2, .n_ahead = 17}, "batches ahead 17"},
+        {{.max_length = 5, .batch = 2, .max_tokens = -1}, "max_tokens"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct ek_loader *l = NULL;
+        struct ek_err err = EK_ERR_INIT;
+        assert_int_equal(ek_loader_new(&l, &w->e, &w->s, &bad[i].o, &err), EK_EINVAL);
+        assert_non_null(strstr(err.text, bad[i].says));
+    }
+}
+
+static void a_part_without_a_sample_is_told(void **state)
+{
+    (void)state;
+    static const struct ek_events_options plain;
+    struct ek_loader_options o = {.max_length = 5, .batch = 2, .part = EK_PART_VALID};
+    struct ek_events e;
+    struct ek_split s;
+    struct ek_loader *l = NULL;
+    struct ek_err err = EK_ERR_INIT;
+    assert_int_equal(ek_events_parse(&e, NULL, "t.txt", "1 2\n2 3\n", 8, &plain, NULL),
+                     0);
+    assert_int_equal(ek_split_leave_one_out(&s, &e, NULL), 0);
+    assert_int_equal(ek_loader_new(&l, &e, &s, &o, &err), EK_EINVAL);
+    assert_non_null(strstr(err.text, "the validation part has no event with another"));
+    ek_split_release(&s);
+    ek_events_release(&e);
+}
+
+static void any_failed_allocation_is_only_that(void **state)
+{
+    const struct world *w = *state;
+    EK_EACH_FAILURE (k) {
+        struct ek_loader_options o = kinds[0];
+        struct ek_loader *l = NULL;
+        o.n_ahead = 2;
+        ek_assert_rc(ek_loader_new(&l, &w->e, &w->s, &o, NULL));
+        ek_loader_free(l);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_epoch_gives_every_target_once),
+        cmocka_unit_test(held_out_rows_are_asked_for_once_with_all_before_them),
+        cmocka_unit_test(the_order_follows_from_the_seed_and_a_thread_changes_nothing),
+        cmocka_unit_test(it_goes_on_from_any_step_as_if_it_had_come_there),
+        cmocka_unit_test(dealing_evens_out_the_micro_batches_of_a_step),
+        cmocka_unit_test(a_budget_is_kept_but_by_a_sequence_that_is_longer),
+        cmocka_unit_test(wrong_options_are_told),
+        cmocka_unit_test(a_part_without_a_sample_is_told),
+        cmocka_unit_test(any_failed_allocation_is_only_that),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
