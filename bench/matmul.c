@@ -9,7 +9,7 @@
  * --only: cases whose name has TEXT in it, such as qwen3_up_int4_T1.
  *
  * GB/s: packed bytes of the weights over time. GFLOP/s: 2 T N K over time, each product
- * counted once, though I8, I6, I4 and I4S do two for it. Shares: of the read and of the dot
+ * counted once, though integers do ten for eight. Shares: of the read and of the dot
  * products that were measured in the same round. Columns are split among threads. */
 #include "args.h"
 #include "base/mem.h"
@@ -156,7 +156,7 @@ static void measure(struct bench *b, const char *name)
     double bytes = (double)ek_weight_bytes(b->w.format, b->w.N, b->w.K);
     double flops = 2.0 * (double)b->T * (double)b->w.N * (double)b->w.K;
     double macs = (double)b->ops->probe_dot(b->w.format, 1) * 1e6 * b->args.n_threads;
-    int terms = b->w.format >= EK_WEIGHT_I8 ? 2 : 1;
+    double terms = b->w.format >= EK_WEIGHT_I8 ? 1.25 : 1;
     double read = 0, dot = 0;
     for (int i = 0; i < b->args.n_rounds; i++) {
         double n = (double)(b->n_copies * b->n_passes);

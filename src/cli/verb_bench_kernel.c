@@ -63,10 +63,9 @@ static const struct ek_opt_verb table = {
         "a loop over registers: the peak, in GFLOP/s (10^9, two a product). Then y = x "
         "w "
         "for a weight of --n outputs and --k inputs in each packed format, preparing x "
-        "included, and its share of that peak. Activations of int4, int6 and int8 "
-        "weights have "
-        "two 8-bit terms; where both are multiplied, the share cannot pass one half, "
-        "for each product is counted once.\n\n"
+        "included, and its share of that peak. Each product is "
+        "counted once; integer weights take ten for eight, as some columns of "
+        "activations have two 8-bit terms, so their share cannot pass 80 %.\n\n"
         "With few rows the weight streams from cache or memory; GB/s says how fast.",
     .examples = "keel bench kernel --peak\n"
                 "keel bench kernel --n 1536 --k 576 --rows 1 --rows 512 --threads 1",

@@ -4,10 +4,10 @@
  * (q, k, v; gate, up):
  *
  *   prepare   x (T,K) f32, rows ldx apart -> `act`, in the form the weight needs:
- *               F32 -> f32;  BF16, E4M3 -> bf16;  I8, I4, I4S -> 16-bit integers in two
- *               i8 terms, groups of 32 with an f32 scale amax/32512 and their sum
- *             (one i8 term would cost half the products and 0.3 % of perplexity:
- *             docs/design/kernel.md)
+ *               F32 -> f32;  BF16, E4M3 -> bf16;  integers -> groups of 32 with an f32
+ *               scale: i8, and 12 bits for the two quads of columns whose magnitudes are
+ *               the largest (i8 alone would cost 0.3 % of perplexity, this 0.01:
+ *               docs/design/kernel.md)
  *   matmul    rows n0..n1 of y from the prepared rows 0..T
  *
  *   y     (T,N) out  rows ldy >= N apart; only columns [n0,n1) are touched

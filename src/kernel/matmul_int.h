@@ -3,8 +3,7 @@
  *   F32         row = [Kp] f32
  *   BF16, E4M3  row = [Kp] bf16
  *   I8, I6, I4, I4S  row = [G] struct ek_act_cell
- *               x ~ scale v,  v = 256 high + low,  scale = amax / 32512
- *               -32512 <= v <= 32512, so -127 <= high <= 127, -128 <= low <= 127
+ *               x ~ scale v,  v = base + 16 top,  top only in two quads of columns
  * Kp = K rounded up to whole groups, zeros behind K; rows begin at multiples of 64 B.
  * All variants prepare the same bits (tests/kernel/test_matmul.c).
  */
@@ -14,21 +13,50 @@
 #include "kernel/matmul.h"
 #include "kernel/weight_int.h"
 
-#define EK_ACT_TOP 32512.0f /* 127 * 256 */
+#include <float.h>
+#include <math.h>
 
 /* Groups whose largest magnitude lies below this are all zeros: the inverse of their
  * scale would overflow. */
 #define EK_ACT_TINY 1e-30f
 
-/* A group of 32: all that a kernel needs of it in one stream. */
+#define EK_ACT_BASE 127.0f  /* |base| and |top| at most */
+#define EK_ACT_TOP  2159.0f /* |v| at most: 127 + 16 * 127 */
+#define EK_QUADS    8       /* of columns in a group */
+
+/* A group of 32 in a cache line: all that a kernel needs of it in one stream.
+ * 8 bits for all columns, 12 for the two quads with the largest magnitudes, so that the
+ * other six set the scale: 16 top times a nibble is top times the nibble's byte moved
+ * up by 4, one more product into the same sum (docs/design/kernel.md). */
 struct ek_act_cell {
-    int8_t high[EK_GROUP], low[EK_GROUP];
+    _Alignas(64) int8_t base[EK_GROUP];
+    int8_t top[2][4];   /* of the quads `at` */
+    uint8_t at[2];      /* which quads, never the same: ek_act_at */
     float scale;        /* NaN where x held an infinity or NaN */
-    float sum;          /* of v; exact, below 2^21 */
+    float sum;          /* of v; exact, below 2^15 */
     int32_t less_8;     /* -8 sum: what a nibble's offset takes away */
-    int32_t less_128;   /* -128 sum: a byte's */
     int32_t less_32[2]; /* -32 sum of columns 0..15 and of 16..31: of six bits */
 };
+
+/* Quad q of 0..7 as stored: bits 5..7; below them by how much bits of a nibble's byte
+ * move left to stand in its upper half. */
+static inline uint8_t ek_act_at(int q)
+{
+    return (uint8_t)(q << 5 | (q < 4 ? 4 : 0));
+}
+
+/* Where the codes of top i begin among a group's, a quad each 64 bytes. */
+static inline int ek_act_code(const struct ek_act_cell *x, int i)
+{
+    return 2 * (x->at[i] & 0xe0);
+}
+
+/* The top of v in such a quad; base is v - 16 top. */
+static inline int ek_act_top_of(int v)
+{
+    int top = (v + 8) >> 4;
+    return top > 127 ? 127 : top < -127 ? -127 : top;
+}
 
 static inline int64_t ek_act_stride(enum ek_weight_format f, int64_t K)
 {
@@ -37,7 +65,8 @@ static inline int64_t ek_act_stride(enum ek_weight_format f, int64_t K)
         return Kp * 4;
     if (f == EK_WEIGHT_BF16 || f == EK_WEIGHT_E4M3)
         return Kp * 2;
-    return (G * (int64_t)sizeof(struct ek_act_cell) + 63) / 64 * 64;
+    /* An odd number of lines: rows a multiple of 4096 apart would share L1's sets. */
+    return (G | 1) * (int64_t)sizeof(struct ek_act_cell);
 }
 
 static inline unsigned char *ek_act_row(const void *act, enum ek_weight_format f,
@@ -51,6 +80,21 @@ static inline struct ek_act_cell *ek_act_cells(const void *row)
     return (struct ek_act_cell *)(uintptr_t)row;
 }
 
+/* For the largest magnitude of a group, and of the quads without top. False where all
+ * is zero; *scale is then NaN for an infinity or NaN. */
+static inline bool ek_act_scale(float *scale, float *inv, float amax, float rest)
+{
+    bool is_finite = amax <= FLT_MAX;
+    *scale = is_finite ? 0.0f : NAN;
+    if (!is_finite || amax < EK_ACT_TINY)
+        return false;
+    /* v of both may reach its limit; the larger scale keeps the other below. */
+    float wide = amax / EK_ACT_TOP, narrow = rest / EK_ACT_BASE;
+    *scale = wide > narrow ? wide : narrow;
+    *inv = wide > narrow ? EK_ACT_TOP / amax : EK_ACT_BASE / rest;
+    return true;
+}
+
 /* The fields that follow from the scale and the sums of v[0..15] and of v[16..31]. */
 static inline void ek_act_finish(struct ek_act_cell *cell, float scale, int32_t sum_0,
                                  int32_t sum_16)
@@ -59,7 +103,6 @@ static inline void ek_act_finish(struct ek_act_cell *cell, float scale, int32_t 
     cell->scale = scale;
     cell->sum = (float)sum;
     cell->less_8 = -8 * sum;
-    cell->less_128 = -128 * sum;
     cell->less_32[0] = -32 * sum_0;
     cell->less_32[1] = -32 * sum_16;
 }
@@ -104,16 +147,19 @@ EK_INLINE void ek_tile_fetch(const struct ek_tile *c, const unsigned char *w, in
         ek_fetch_ahead(w, n);
 }
 
-/* Before a loop over rows: unrolled early enough that an array of sums becomes
+/* EK_UNROLL before a loop over rows: unrolled early enough that an array of sums becomes
  * registers; left alone, gcc may store them all in every step (f32 in AVX2: 45 against
- * 97 GFLOP/s).
- * Before a loop over columns: kept a loop, where 16 registers would spill otherwise. */
+ * 97 GFLOP/s). EK_UNROLL_GCC: where clang does so by itself and loses a quarter by being
+ * told (integers in AVX-512).
+ * EK_ROLLED before a loop over columns: kept a loop, where 16 registers would spill otherwise. */
 #ifdef __clang__
 #define EK_UNROLL _Pragma("unroll")
+#define EK_UNROLL_GCC
 #define EK_ROLLED _Pragma("nounroll")
 #else
-#define EK_UNROLL _Pragma("GCC unroll 8")
-#define EK_ROLLED _Pragma("GCC unroll 1")
+#define EK_UNROLL     _Pragma("GCC unroll 8")
+#define EK_UNROLL_GCC EK_UNROLL
+#define EK_ROLLED     _Pragma("GCC unroll 1")
 #endif
 
 /* Calls tile(c, R) with R as a constant, R at most 4 or 8. */

@@ -6,8 +6,8 @@
  *         p 64-byte aligned, n a multiple of 512
  *   dot   n times a fixed number of independent dot-product instructions, of the kind
  *         that a matmul of format f lives on, on registers alone; returns the
- *         multiply-adds done. A matmul of I8, I6, I4 or I4S does two for each of its
- *         own, because activations have two terms.
+ *         multiply-adds done. A matmul of integers does ten for each eight of its own:
+ *         some columns of activations have two terms.
  * Threads: any. Cost: linear, no allocation.
  */
 #ifndef EVENKEEL_KERNEL_PROBE_H

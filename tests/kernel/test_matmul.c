@@ -13,6 +13,22 @@ static const int64_t Ts[] = {0, 1, 2, 3, 5, 8, 17};
 static const int64_t Ns[] = {1, 15, 16, 17, 48, 129};
 static const int64_t Ks[] = {1, 31, 32, 33, 64, 129, 257, 576};
 
+/* What a row holds besides values of [-1,1]. */
+enum spikes {
+    NO_SPIKES,
+    FEW,       /* one column in eleven 20 times as large: in two quads of most groups */
+    HUGE_ONES, /* 1000 times: more than tops can hold at the others' scale */
+    EVERYWHERE /* one in each quad */
+};
+
+static void add_spikes(float *x, int64_t K, enum spikes spikes)
+{
+    static const int step[] = {1, 11, 37, 4};
+    static const float times[] = {1, 20, 1000, 20};
+    for (int64_t k = 2; k < K; k += step[spikes])
+        x[k] *= times[spikes];
+}
+
 struct fixture {
     struct ek_weight w;
     float *x, *y, *dense; /* (T,K), (T,ldy), (N,K) */
@@ -33,6 +49,8 @@ static void setup(struct fixture *f, enum ek_weight_format format, int64_t T, in
     f->dense = new_floats(N * K);
     f->act = new_bytes(ek_matmul_act_bytes(format, T, K));
     fill_random(f->x, T * f->ldx, &rng);
+    for (int64_t t = 0; t < T; t++)
+        add_spikes(f->x + t * f->ldx, K, (enum spikes)((t * 3 + K) % 4));
     fill_random(f->dense, N * K, &rng);
     float *scratch = new_floats(128 * K);
     ek_weight_pack(&f->w, 0, N, EK_DTYPE_F32, f->dense, (size_t)K * 4, scratch);
@@ -50,12 +68,15 @@ static void teardown(struct fixture *f)
     ek_free(f->act);
 }
 
-/* Activation k of a row of two terms. */
-static double of_terms(const unsigned char *row, int64_t k)
+/* Activation k of a row of cells. */
+static double of_cells(const unsigned char *row, int64_t k)
 {
     const struct ek_act_cell *x = ek_act_cells(row) + k / EK_GROUP;
-    return (double)x->scale *
-           (double)(x->high[k % EK_GROUP] * 256 + x->low[k % EK_GROUP]);
+    int v = x->base[k % EK_GROUP];
+    for (int i = 0; i < 2; i++)
+        if (x->at[i] >> 5 == k % EK_GROUP / 4)
+            v += 16 * x->top[i][k % 4];
+    return (double)x->scale * v;
 }
 
 /* out[K] = row t of the prepared activations, as the numbers they stand for. */
@@ -69,7 +90,7 @@ static void act_row(double *out, const struct fixture *f, int64_t t)
         else if (f->w.format == EK_WEIGHT_BF16 || f->w.format == EK_WEIGHT_E4M3)
             out[k] = (double)ek_bf16_to_f32(((const uint16_t *)(const void *)row)[k]);
         else
-            out[k] = of_terms(row, k);
+            out[k] = of_cells(row, k);
     }
 }
 
@@ -179,6 +200,55 @@ static void add_mode_adds_the_same_product(void **state)
 {
     (void)state;
     for_each_isa(check_add);
+}
+
+/* The activations of integer weights: a step is the largest magnitude of the quads
+ * without top by 127, or that of all by 2159 if larger, and rounding errs by half of it,
+ * beside two roundings of f32. */
+static void expect_steps(const float *x, const struct ek_act_cell *cell)
+{
+    double most[EK_QUADS] = {0}, all = 0, rest = 0;
+    for (int k = 0; k < EK_GROUP; k++)
+        most[k / 4] = fmax(most[k / 4], fabs((double)x[k]));
+    assert_true(cell->at[0] != cell->at[1]);
+    for (int q = 0; q < EK_QUADS; q++) {
+        all = fmax(all, most[q]);
+        if (q != cell->at[0] >> 5 && q != cell->at[1] >> 5)
+            rest = fmax(rest, most[q]);
+    }
+    double step = fmax(rest / 127, all / 2159);
+    expect_near((double)cell->scale, step, step * 2 * EPS);
+    for (int i = 0; i < 2; i++)
+        assert_true(most[cell->at[i] >> 5] >= rest);
+    for (int k = 0; k < EK_GROUP; k++) {
+        double got = of_cells((const unsigned char *)(const void *)cell, k);
+        expect_near(got, (double)x[k], step * 0.5 + all * 4 * EPS);
+        assert_true(cell->base[k] >= -127);
+    }
+}
+
+static void check_steps(const struct ek_ops *ops)
+{
+    const int64_t K = 32 * 50;
+    struct ek_rng rng;
+    float *x = new_floats(K);
+    void *act = new_bytes(ek_matmul_act_bytes(EK_WEIGHT_I4, 1, K));
+    ek_rng_init(&rng, 9);
+    for (int spikes = NO_SPIKES; spikes <= EVERYWHERE; spikes++) {
+        fill_random(x, K, &rng);
+        add_spikes(x, K, (enum spikes)spikes);
+        ops->matmul_prepare(act, EK_WEIGHT_I4, x, K, 1, K, 0, 1);
+        for (int64_t g = 0; g < K / EK_GROUP; g++)
+            expect_steps(x + g * EK_GROUP, ek_act_cells(act) + g);
+    }
+    ek_free(x);
+    ek_free(act);
+}
+
+static void two_quads_of_outliers_do_not_coarsen_their_group(void **state)
+{
+    (void)state;
+    for_each_isa(check_steps);
 }
 
 /* Values that rounding or scaling treats specially, one group each. */
@@ -296,6 +366,7 @@ int main(void)
         cmocka_unit_test(
             a_row_has_the_same_bits_alone_and_in_a_batch_and_for_every_split),
         cmocka_unit_test(add_mode_adds_the_same_product),
+        cmocka_unit_test(two_quads_of_outliers_do_not_coarsen_their_group),
         cmocka_unit_test(every_variant_prepares_the_same_bits),
         cmocka_unit_test(a_nan_activation_reaches_its_row_and_no_other),
         cmocka_unit_test(the_largest_codes_do_not_saturate),

@@ -31,12 +31,21 @@ EK_INLINE __m256i codes(const unsigned char *w, const int half, const int j)
     return _mm256_or_si256(q, high_bits(top, j));
 }
 
-/* Columns 16 half + 4 j .. + 7 of group g: v[2 t + h] += sum q (256 high + low), row t
+/* tops[32] of a cell, zero where it has none: choosing codes by a quad's number would
+ * take as many instructions as their products. */
+EK_INLINE void spread_tops(int8_t *tops, const struct ek_act_cell *x)
+{
+    _mm256_store_si256((void *)tops, _mm256_setzero_si256());
+    for (int i = 0; i < 2; i++)
+        __builtin_memcpy(tops + 4 * (x->at[i] >> 5), x->top[i], 4);
+}
+
+/* Columns 16 half + 4 j .. + 7 of group g: v[2 t + h] += sum q (base + 16 top), row t
  * and half h of the panel. */
 EK_INLINE void add_quads(__m256i *v, const struct ek_tile *c, const int R, int64_t g,
-                         const int half, const int j)
+                         const int half, const int j, int8_t (*tops)[EK_GROUP])
 {
-    const __m256i times_256 = _mm256_set1_epi16(256), times_1 = _mm256_set1_epi16(1);
+    const __m256i times_16 = _mm256_set1_epi16(16), times_1 = _mm256_set1_epi16(1);
     const unsigned char *w = ek_i6_codes(c->panel, g);
     __m256i q[4];
     EK_UNROLL
@@ -46,8 +55,8 @@ EK_INLINE void add_quads(__m256i *v, const struct ek_tile *c, const int R, int64
     for (int t = 0; t < R; t++) {
         const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
         const int k = 16 * half + 4 * j;
-        __m256i a0 = quad(x->high + k), a1 = quad(x->high + k + 4);
-        __m256i b0 = quad(x->low + k), b1 = quad(x->low + k + 4);
+        __m256i a0 = quad(tops[t] + k), a1 = quad(tops[t] + k + 4);
+        __m256i b0 = quad(x->base + k), b1 = quad(x->base + k + 4);
         EK_UNROLL
         for (int h = 0; h < 2; h++) {
             __m256i a = _mm256_add_epi16(_mm256_maddubs_epi16(q[h], a0),
@@ -55,7 +64,7 @@ EK_INLINE void add_quads(__m256i *v, const struct ek_tile *c, const int R, int64
             __m256i b = _mm256_add_epi16(_mm256_maddubs_epi16(q[h], b0),
                                          _mm256_maddubs_epi16(q[2 + h], b1));
             v[2 * t + h] = _mm256_add_epi32(
-                v[2 * t + h], _mm256_add_epi32(_mm256_madd_epi16(a, times_256),
+                v[2 * t + h], _mm256_add_epi32(_mm256_madd_epi16(a, times_16),
                                                _mm256_madd_epi16(b, times_1)));
         }
     }
@@ -64,7 +73,7 @@ EK_INLINE void add_quads(__m256i *v, const struct ek_tile *c, const int R, int64
 /* part[2 t + h] (+)= s sum (q - 32) v over columns 16 half .. 16 half + 15 of group g.
  */
 EK_INLINE void half_group(const struct ek_tile *c, const int R, int64_t g,
-                          const int half, __m256 *part)
+                          const int half, int8_t (*tops)[EK_GROUP], __m256 *part)
 {
     const unsigned char *scales = ek_i6_scales(c->panel, g, half);
     __m256i v[4];
@@ -72,8 +81,8 @@ EK_INLINE void half_group(const struct ek_tile *c, const int R, int64_t g,
     for (int i = 0; i < 2 * R; i++)
         v[i] = _mm256_set1_epi32(
             (ek_act_cells(c->act + i / 2 * c->stride) + g)->less_32[half]);
-    add_quads(v, c, R, g, half, 0);
-    add_quads(v, c, R, g, half, 2);
+    add_quads(v, c, R, g, half, 0, tops);
+    add_quads(v, c, R, g, half, 2, tops);
     EK_UNROLL
     for (int i = 0; i < 2 * R; i++) {
         __m256 s = _mm256_cvtepi32_ps(
@@ -85,6 +94,7 @@ EK_INLINE void half_group(const struct ek_tile *c, const int R, int64_t g,
 
 EK_INLINE void tile(const struct ek_tile *c, const int R)
 {
+    _Alignas(32) int8_t tops[2][EK_GROUP];
     __m256 acc[4];
     EK_UNROLL
     for (int i = 0; i < 2 * R; i++)
@@ -95,8 +105,10 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
         if (g % 8 == 0)
             ek_tile_fetch(c, (const unsigned char *)d, 5);
         ek_tile_fetch(c, ek_i6_codes(c->panel, g), 6);
-        half_group(c, R, g, 0, part);
-        half_group(c, R, g, 1, part);
+        for (int t = 0; t < R; t++)
+            spread_tops(tops[t], ek_act_cells(c->act + t * c->stride) + g);
+        half_group(c, R, g, 0, tops, part);
+        half_group(c, R, g, 1, tops, part);
         EK_UNROLL
         for (int i = 0; i < 2 * R; i++) {
             const struct ek_act_cell *x = ek_act_cells(c->act + i / 2 * c->stride) + g;

@@ -1,19 +1,22 @@
 /* matmul_i8.c - vpmaddwd: codes q + 128 widened to 16 bits, activations as whole 16-bit
  * integers, products of pairs exact in 32 bits; the 128 comes off with their sum. Half
- * the instructions of vpmaddubsw, which needs two terms times two nibbles to stay clear
+ * the instructions of vpmaddubsw, which needs codes as two nibbles to stay clear
  * of saturation. */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 
-/* v[32] = 256 high + low. */
+/* v[32] = base + 16 top. */
 EK_INLINE void widen(int16_t *v, const struct ek_act_cell *x)
 {
     for (int i = 0; i < EK_GROUP; i += 16) {
-        __m128i high = _mm_loadu_si128((const void *)(x->high + i));
-        __m128i low = _mm_loadu_si128((const void *)(x->low + i));
-        __m256i h = _mm256_slli_epi16(_mm256_cvtepi8_epi16(high), 8);
-        _mm256_store_si256((void *)(v + i),
-                           _mm256_add_epi16(h, _mm256_cvtepi8_epi16(low)));
+        __m128i base = _mm_load_si128((const void *)(x->base + i));
+        _mm256_store_si256((void *)(v + i), _mm256_cvtepi8_epi16(base));
+    }
+    for (int i = 0; i < 2; i++) {
+        int16_t *at = v + (x->at[i] >> 5) * 4;
+        __m128i top = _mm_cvtepi8_epi16(_mm_loadu_si32(x->top[i]));
+        top = _mm_add_epi16(_mm_loadl_epi64((const void *)at), _mm_slli_epi16(top, 4));
+        _mm_storel_epi64((void *)at, top);
     }
 }
 
@@ -62,7 +65,7 @@ EK_INLINE void half_group(const struct ek_tile *c, const int R, int64_t g, int h
     for (int t = 0; t < R; t++) {
         const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
         __m256i sum =
-            _mm256_add_epi32(join(a[t], b[t]), _mm256_set1_epi32(x->less_128));
+            _mm256_add_epi32(join(a[t], b[t]), _mm256_set1_epi32(16 * x->less_8));
         __m256 scale = _mm256_mul_ps(d, _mm256_set1_ps(x->scale));
         acc[t] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(sum), scale, acc[t]);
     }

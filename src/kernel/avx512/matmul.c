@@ -10,13 +10,12 @@ void ek_avx512_matmul(float *y, int64_t ldy, const void *act, const struct ek_we
         [EK_WEIGHT_I6] = ek_avx512_tile_i6,     [EK_WEIGHT_I4] = ek_avx512_tile_i4,
         [EK_WEIGHT_I4S] = ek_avx512_tile_i4s,
     };
-    bool is_float = w->format == EK_WEIGHT_F32 || w->format == EK_WEIGHT_BF16 ||
-                    w->format == EK_WEIGHT_E4M3;
     struct ek_tile first = {.act = act,
                             .y = y,
                             .stride = ek_act_stride(w->format, w->K),
                             .ldy = ldy,
                             .G = ek_weight_groups(w->K),
                             .mode = mode};
-    ek_matmul_run(&first, w, T, n0, n1, tiles[w->format], is_float ? 8 : 4);
+    ek_matmul_run(&first, w, T, n0, n1, tiles[w->format],
+                  w->format == EK_WEIGHT_I6 ? 4 : 8);
 }

@@ -7,31 +7,25 @@
 EK_INLINE void group(const struct ek_tile *c, const int R, int64_t g, __m512 *acc,
                      const unsigned char *w, const unsigned char *scales)
 {
-    const __m512i nibble = _mm512_set1_epi8(15);
-    __m512i high[4], low[4];
-    for (int t = 0; t < R; t++) {
-        const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
-        high[t] = _mm512_setzero_si512();
-        low[t] = _mm512_set1_epi32(x->less_8);
-    }
-    for (int j = 0; j < 4; j++) {
-        __m512i q = _mm512_load_si512(w + 64 * j);
-        add_terms(c, R, g, 4 * j, high, low, _mm512_and_si512(q, nibble));
-        q = _mm512_and_si512(_mm512_srli_epi16(q, 4), nibble);
-        add_terms(c, R, g, 4 * j + 16, high, low, q);
-    }
+    _Alignas(64) unsigned char upper[512];
+    __m512i sum[8];
+    EK_UNROLL_GCC
+    for (int t = 0; t < R; t++)
+        sum[t] = _mm512_set1_epi32(act_cell(c, t, g)->less_8);
+    add_nibbles(sum, upper, c, R, g, w);
+    add_tops(sum, c, R, g, upper);
     __m512 d = _mm512_cvtph_ps(_mm256_load_si256((const void *)scales));
+    EK_UNROLL_GCC
     for (int t = 0; t < R; t++) {
-        const struct ek_act_cell *x = ek_act_cells(c->act + t * c->stride) + g;
-        __m512 dot = _mm512_cvtepi32_ps(join_terms(high[t], low[t]));
-        __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(x->scale));
-        acc[t] = _mm512_fmadd_ps(dot, scale, acc[t]);
+        __m512 scale = _mm512_mul_ps(d, _mm512_set1_ps(act_cell(c, t, g)->scale));
+        acc[t] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum[t]), scale, acc[t]);
     }
 }
 
 EK_INLINE void tile(const struct ek_tile *c, const int R)
 {
-    __m512 acc[4];
+    __m512 acc[8];
+    EK_UNROLL_GCC
     for (int t = 0; t < R; t++)
         acc[t] = _mm512_setzero_ps();
     for (int64_t g = 0; g < c->G; g++) {
@@ -39,11 +33,12 @@ EK_INLINE void tile(const struct ek_tile *c, const int R)
         ek_tile_fetch(c, w - 64, 5); /* the scales stand before the codes */
         group(c, R, g, acc, w, ek_i4s_scales(c->panel, g));
     }
+    EK_UNROLL_GCC
     for (int t = 0; t < R; t++)
         store_lanes(c->y + t * c->ldy, first_lanes(c->n_cols), acc[t], c->mode);
 }
 
 void ek_avx512_tile_i4s(const struct ek_tile *c, int R)
 {
-    EK_TILE_TO_4(tile, c, R);
+    EK_TILE_TO_8(tile, c, R);
 }
