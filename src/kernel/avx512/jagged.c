@@ -185,7 +185,10 @@ static void products_by_key(const struct ek_jagged_work *w, float *to,
 /* sums [col][query] += pairs (turned in place) . x pairs, for every run. */
 static void products_by_query(const struct ek_jagged_work *w, const float *pairs)
 {
+    if (!w->q->is_begun && w->run->v1 - w->run->v0 < w->q->nv)
+        memset(w->q->sums, 0, (size_t)(w->Dp * LANES) * sizeof(float));
     for (const struct ek_jagged_run *x = w->run; x < w->run + w->n_runs; x++) {
+        bool is_first = !w->q->is_begun && x == w->run && x->v1 - x->v0 == w->q->nv;
         struct ek_jagged_product g = {.C = w->q->sums + 16 * x->v0,
                                       .ldc = LANES,
                                       .A = pairs + x->r0 / w->fold * w->Dp,
@@ -197,9 +200,10 @@ static void products_by_query(const struct ek_jagged_work *w, const float *pairs
                                       .rows = w->Dp,
                                       .n = (x->r1 - x->r0) / w->fold,
                                       .nv = x->v1 - x->v0,
-                                      .is_adding = true};
+                                      .is_adding = !is_first};
         ek_avx512_jagged_product(&g, w->is_bf16);
     }
+    w->q->is_begun = true;
 }
 
 /* to [key][col] += x rows . query pairs, for every run. */
@@ -232,7 +236,6 @@ static void begin_forward(const struct ek_jagged_work *w, struct ek_jagged_queri
 {
     struct ek_jagged_rows rows = q_rows(w, w->a->q);
     ek_avx512_jagged_pack_turned(q->turned, &rows, w->is_bf16);
-    memset(q->sums, 0, (size_t)(w->Dp * LANES) * sizeof(float));
     for (int t = 0; t < LANES; t++) {
         q->m[t] = -INFINITY;
         q->l[t] = 0;
@@ -259,6 +262,8 @@ static void end_forward(const struct ek_jagged_work *w)
                 l > 0 ? q->m[t] * LN2 + logf(l) : -INFINITY;
     }
     struct ek_jagged_rows rows = out_of(w, a->o, a->ldo, w->s.o0 + q->i0, w->h, q->n);
+    if (!q->is_begun)
+        memset(q->sums, 0, (size_t)(w->Dp * LANES) * sizeof(float));
     ek_avx512_jagged_unturn(&rows, q->sums, factor, false);
 }
 
@@ -357,7 +362,6 @@ static void begin_backward(const struct ek_jagged_work *w)
     ek_avx512_jagged_pack_pairs(q->pairs, &x, w->is_bf16);
     ek_avx512_jagged_pack_turned(q->d_turned, &g, w->is_bf16);
     ek_avx512_jagged_pack_pairs(q->d_pairs, &g, w->is_bf16);
-    memset(q->sums, 0, (size_t)(w->Dp * LANES) * sizeof(float));
     if (a->d->score != EK_JAGGED_SOFTMAX)
         return;
     struct ek_jagged_rows o = o_rows(w, a->o);
@@ -396,6 +400,8 @@ static void end_backward(const struct ek_jagged_work *w, bool is_first)
         to.dtype = EK_DTYPE_F32;
         to.ld = (int64_t)a->d->H * a->d->D;
     }
+    if (!w->q->is_begun)
+        memset(w->q->sums, 0, (size_t)(w->Dp * LANES) * sizeof(float));
     ek_avx512_jagged_unturn(&to, w->q->sums, factor, !is_first);
 }
 
@@ -411,10 +417,9 @@ static void backward_queries(struct ek_jagged_work *w, const struct chunk *c,
     }
     first = most(first, c->j0);
     end = least(end, c->j0 + c->n);
+    q->is_begun = false;
     if (first < end)
         begin_backward(w);
-    else
-        memset(q->sums, 0, (size_t)(w->Dp * LANES) * sizeof(float));
     first -= (first - c->j0) % LANES;
     for (int64_t j = first; j < end; j += LANES) {
         set_runs(w, j, least(LANES, c->j0 + c->n - j), false);

@@ -1,57 +1,85 @@
 /* jagged_pack.c - rows of any type into the forms of jagged_tile.h, and sums back. */
 #include "kernel/avx512/jagged_tile.h"
 
+#define AHEAD 16 /* rows: a row of one head is too short for the hardware to foresee */
+
 /* Columns [c,c+16) of row i: zero outside. */
-EK_INLINE __m512 load16(const struct ek_jagged_rows *r, int64_t i, int64_t c)
+EK_INLINE __m512 load16(const struct ek_jagged_rows *r, int64_t i, int64_t c,
+                        const enum ek_dtype t)
 {
     if (i >= r->n)
         return _mm512_setzero_ps();
     const __mmask16 m = first_lanes(r->D - c);
     const int64_t at = i * r->ld + c;
-    if (r->dtype == EK_DTYPE_F32)
+    if (t == EK_DTYPE_F32)
         return _mm512_maskz_loadu_ps(m, (const float *)r->x + at);
     return ps_of_bf16(_mm256_maskz_loadu_epi16(m, (const uint16_t *)r->x + at));
 }
 
-EK_INLINE void store16(const struct ek_jagged_rows *r, int64_t i, int64_t c, __m512 x)
+/* The same as bf16. */
+EK_INLINE __m256i load16_bf16(const struct ek_jagged_rows *r, int64_t i, int64_t c,
+                              const enum ek_dtype t)
+{
+    if (t == EK_DTYPE_F32)
+        return (__m256i)_mm512_cvtneps_pbh(load16(r, i, c, t));
+    if (i >= r->n)
+        return _mm256_setzero_si256();
+    return _mm256_maskz_loadu_epi16(first_lanes(r->D - c),
+                                    (const uint16_t *)r->x + i * r->ld + c);
+}
+
+/* Two by sixteen bf16. */
+EK_INLINE __m512i both_of(__m256i low, __m256i high)
+{
+    return _mm512_inserti64x4(_mm512_castsi256_si512(low), high, 1);
+}
+
+EK_INLINE void store16(const struct ek_jagged_rows *r, int64_t i, int64_t c, __m512 x,
+                       const enum ek_dtype t)
 {
     const __mmask16 m = first_lanes(r->D - c);
     const int64_t at = i * r->ld + c;
-    if (r->dtype == EK_DTYPE_F32)
+    if (t == EK_DTYPE_F32)
         _mm512_mask_storeu_ps((float *)r->to + at, m, x);
     else
-        _mm256_mask_storeu_epi16((uint16_t *)r->to + at, m, bf16_of_ps(x));
+        _mm256_mask_storeu_epi16((uint16_t *)r->to + at, m,
+                                 (__m256i)_mm512_cvtneps_pbh(x));
 }
 
-EK_INLINE __m512i both_of(__m512 low, __m512 high)
+/* Row i, wherever it is: a prefetch outside the tensor does nothing. */
+EK_INLINE void fetch(const struct ek_jagged_rows *r, int64_t i, const enum ek_dtype t)
 {
-    return (__m512i)_mm512_cvtne2ps_pbh(high, low);
+    const int64_t size = t == EK_DTYPE_F32 ? 4 : 2;
+    const char *p = (const char *)r->x + i * r->ld * size;
+    for (int64_t at = 0; at < r->D * size; at += 64)
+        _mm_prefetch(p + at, _MM_HINT_T0);
 }
 
-void ek_avx512_jagged_pack_rows(float *to, const struct ek_jagged_rows *r, bool is_bf16)
+EK_INLINE void pack_rows(float *to, const struct ek_jagged_rows *r,
+                         const enum ek_dtype t, const bool is_bf16)
 {
-    for (int64_t i = 0; i < r->padded; i++)
-        for (int64_t c = 0; c < r->Dp; c += 16) {
-            __m512 x = load16(r, i, c);
+    for (int64_t i = 0; i < r->padded; i++) {
+        fetch(r, i + AHEAD, t);
+        for (int64_t c = 0; c < r->Dp; c += 16)
             if (is_bf16)
                 _mm256_storeu_si256((void *)(to + (i * r->Dp + c) / 2),
-                                    (__m256i)_mm512_cvtneps_pbh(x));
+                                    load16_bf16(r, i, c, t));
             else
-                _mm512_storeu_ps(to + i * r->Dp + c, x);
-        }
+                _mm512_storeu_ps(to + i * r->Dp + c, load16(r, i, c, t));
+    }
 }
 
-void ek_avx512_jagged_pack_pairs(float *to, const struct ek_jagged_rows *r,
-                                 bool is_bf16)
+EK_INLINE void pack_pairs(float *to, const struct ek_jagged_rows *r,
+                          const enum ek_dtype t)
 {
-    if (!is_bf16) {
-        ek_avx512_jagged_pack_rows(to, r, false);
-        return;
-    }
-    for (int64_t i = 0; i < r->padded; i += 2, to += r->Dp)
+    for (int64_t i = 0; i < r->padded; i += 2, to += r->Dp) {
+        fetch(r, i + AHEAD, t);
+        fetch(r, i + AHEAD + 1, t);
         for (int64_t c = 0; c < r->Dp; c += 16)
-            _mm512_storeu_si512(
-                to + c, pair_words(both_of(load16(r, i, c), load16(r, i + 1, c))));
+            _mm512_storeu_si512(to + c,
+                                pair_words(both_of(load16_bf16(r, i, c, t),
+                                                   load16_bf16(r, i + 1, c, t))));
+    }
 }
 
 /* 16 by 16 words, rows to columns. */
@@ -82,22 +110,100 @@ EK_INLINE void turn(__m512i x[16])
     }
 }
 
+EK_INLINE void pack_turned(float *to, const struct ek_jagged_rows *r,
+                           const enum ek_dtype t, const bool is_bf16)
+{
+    const int64_t fold = is_bf16 ? 2 : 1, words = r->Dp / fold;
+    for (int64_t i = 0; i < r->padded; i += 16) {
+        for (int64_t k = AHEAD; k < AHEAD + 16; k++)
+            fetch(r, i + k, t);
+        for (int64_t k = 0; k < words; k += 16) {
+            __m512i x[16];
+            for (int y = 0; y < 16; y++)
+                x[y] = is_bf16 ? both_of(load16_bf16(r, i + y, 2 * k, t),
+                                         load16_bf16(r, i + y, 2 * k + 16, t))
+                               : _mm512_castps_si512(load16(r, i + y, k, t));
+            turn(x);
+            for (int y = 0; y < 16 && k + y < words; y++)
+                _mm512_storeu_si512(to + (k + y) * LANES + i, x[y]);
+        }
+    }
+}
+
+EK_INLINE void delta_of(float *delta, const struct ek_jagged_rows *x,
+                        const struct ek_jagged_rows *y, const enum ek_dtype t,
+                        const bool is_bf16)
+{
+    for (int64_t i = 0; i < x->padded; i++) {
+        __m512 sum = _mm512_setzero_ps();
+        fetch(y, i + AHEAD, t);
+        for (int64_t c = 0; c < x->Dp; c += 16) {
+            __m512 a =
+                is_bf16 ? ps_of_bf16(load16_bf16(x, i, c, t)) : load16(x, i, c, t);
+            sum = _mm512_fmadd_ps(a, load16(y, i, c, t), sum);
+        }
+        delta[i] = _mm512_reduce_add_ps(sum);
+    }
+}
+
+EK_INLINE void unturn(const struct ek_jagged_rows *to, const float *sums,
+                      const float *factor, bool is_adding, const enum ek_dtype t)
+{
+    for (int64_t i = 0; i < to->n; i += 16) {
+        const __m512 f = _mm512_loadu_ps(factor + i);
+        for (int64_t c = 0; c < to->Dp; c += 16) {
+            __m512i x[16];
+            for (int y = 0; y < 16; y++)
+                x[y] = _mm512_castps_si512(
+                    _mm512_mul_ps(f, _mm512_loadu_ps(sums + (c + y) * LANES + i)));
+            turn(x);
+            for (int y = 0; y < 16 && i + y < to->n; y++) {
+                __m512 row = _mm512_castsi512_ps(x[y]);
+                if (is_adding)
+                    row = _mm512_add_ps(load16(to, i + y, c, t), row);
+                store16(to, i + y, c, row, t);
+            }
+        }
+    }
+}
+
+EK_INLINE void unpack(const struct ek_jagged_rows *to, const float *sums, float factor,
+                      const enum ek_dtype t)
+{
+    const __m512 f = _mm512_set1_ps(factor);
+    for (int64_t i = 0; i < to->n; i++)
+        for (int64_t c = 0; c < to->Dp; c += 16)
+            store16(to, i, c, _mm512_mul_ps(f, _mm512_loadu_ps(sums + i * to->Dp + c)),
+                    t);
+}
+
+/* f with the type of rows and the kind of products as constants. */
+#define BY_TYPE(t, f, ...)                                                             \
+    ((t) == EK_DTYPE_F32 ? f(__VA_ARGS__, EK_DTYPE_F32) : f(__VA_ARGS__, EK_DTYPE_BF16))
+#define BY_TYPES(t, is_bf16, f, ...)                                                   \
+    ((t) == EK_DTYPE_F32 ? ((is_bf16) ? f(__VA_ARGS__, EK_DTYPE_F32, true)             \
+                                      : f(__VA_ARGS__, EK_DTYPE_F32, false))           \
+                         : ((is_bf16) ? f(__VA_ARGS__, EK_DTYPE_BF16, true)            \
+                                      : f(__VA_ARGS__, EK_DTYPE_BF16, false)))
+
+void ek_avx512_jagged_pack_rows(float *to, const struct ek_jagged_rows *r, bool is_bf16)
+{
+    BY_TYPES(r->dtype, is_bf16, pack_rows, to, r);
+}
+
+void ek_avx512_jagged_pack_pairs(float *to, const struct ek_jagged_rows *r,
+                                 bool is_bf16)
+{
+    if (is_bf16)
+        BY_TYPE(r->dtype, pack_pairs, to, r);
+    else
+        BY_TYPES(r->dtype, false, pack_rows, to, r);
+}
+
 void ek_avx512_jagged_pack_turned(float *to, const struct ek_jagged_rows *r,
                                   bool is_bf16)
 {
-    const int64_t fold = is_bf16 ? 2 : 1, words = r->Dp / fold;
-    for (int64_t i = 0; i < r->padded; i += 16)
-        for (int64_t k = 0; k < words; k += 16) {
-            __m512i x[16];
-            for (int t = 0; t < 16; t++) {
-                __m512 low = load16(r, i + t, k * fold);
-                x[t] = is_bf16 ? both_of(low, load16(r, i + t, k * fold + 16))
-                               : _mm512_castps_si512(low);
-            }
-            turn(x);
-            for (int t = 0; t < 16 && k + t < words; t++)
-                _mm512_storeu_si512(to + (k + t) * LANES + i, x[t]);
-        }
+    BY_TYPES(r->dtype, is_bf16, pack_turned, to, r);
 }
 
 void ek_avx512_jagged_delta(float *delta, const struct ek_jagged_rows *x, const void *y,
@@ -105,44 +211,17 @@ void ek_avx512_jagged_delta(float *delta, const struct ek_jagged_rows *x, const 
 {
     struct ek_jagged_rows other = *x;
     other.x = y;
-    for (int64_t i = 0; i < x->padded; i++) {
-        __m512 sum = _mm512_setzero_ps();
-        for (int64_t c = 0; c < x->Dp; c += 16) {
-            __m512 a = load16(x, i, c);
-            if (is_bf16)
-                a = ps_of_bf16((__m256i)_mm512_cvtneps_pbh(a));
-            sum = _mm512_fmadd_ps(a, load16(&other, i, c), sum);
-        }
-        delta[i] = _mm512_reduce_add_ps(sum);
-    }
+    BY_TYPES(x->dtype, is_bf16, delta_of, delta, x, &other);
 }
 
 void ek_avx512_jagged_unturn(const struct ek_jagged_rows *to, const float *sums,
                              const float *factor, bool is_adding)
 {
-    for (int64_t i = 0; i < to->n; i += 16) {
-        const __m512 f = _mm512_loadu_ps(factor + i);
-        for (int64_t c = 0; c < to->Dp; c += 16) {
-            __m512i x[16];
-            for (int t = 0; t < 16; t++)
-                x[t] = _mm512_castps_si512(
-                    _mm512_mul_ps(f, _mm512_loadu_ps(sums + (c + t) * LANES + i)));
-            turn(x);
-            for (int t = 0; t < 16 && i + t < to->n; t++) {
-                __m512 y = _mm512_castsi512_ps(x[t]);
-                if (is_adding)
-                    y = _mm512_add_ps(load16(to, i + t, c), y);
-                store16(to, i + t, c, y);
-            }
-        }
-    }
+    BY_TYPE(to->dtype, unturn, to, sums, factor, is_adding);
 }
 
 void ek_avx512_jagged_unpack(const struct ek_jagged_rows *to, const float *sums,
                              float factor)
 {
-    const __m512 f = _mm512_set1_ps(factor);
-    for (int64_t i = 0; i < to->n; i++)
-        for (int64_t c = 0; c < to->Dp; c += 16)
-            store16(to, i, c, _mm512_mul_ps(f, _mm512_loadu_ps(sums + i * to->Dp + c)));
+    BY_TYPE(to->dtype, unpack, to, sums, factor);
 }

@@ -272,7 +272,6 @@ EK_INLINE void softmax_rows(const struct ek_jagged_work *w, const bool is_bf16)
     for (const struct ek_jagged_run *run = w->run; run < end; run++)
         for (int v = run->v0; v < run->v1; v++)
             weights(w, run, v, top[v], is_bf16);
-    w->q->is_begun = true;
 }
 
 void ek_avx512_jagged_softmax(struct ek_jagged_work *w)

@@ -42,7 +42,7 @@ struct ek_jagged_queries {
     int32_t first[4], end[4]; /* of each vector: least lo, largest hi (or self) */
     int64_t i0;
     int n, nv;       /* queries, vectors */
-    bool is_begun;   /* forward: l and the sums hold something */
+    bool is_begun;   /* the sums (and l) hold something */
     float *turned;   /* q  [Dp/fold][64] */
     float *d_turned; /* do [Dp/fold][64] */
     float *pairs;    /* q  [64/fold][Dp] */
