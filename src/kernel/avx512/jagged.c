@@ -279,6 +279,15 @@ static void forward_block(struct ek_jagged_work *w, const float *k, const float 
     products_by_query(w, v);
 }
 
+static void fetch_keys(const struct ek_jagged_work *w, int64_t j0, int64_t j1)
+{
+    const struct ek_jagged_args *a = w->a;
+    struct ek_jagged_rows k = rows_of(w, a->k, a->ldk, w->s.k0 + j0, w->kv, j1 - j0);
+    struct ek_jagged_rows v = rows_of(w, a->v, a->ldv, w->s.k0 + j0, w->kv, j1 - j0);
+    ek_avx512_jagged_fetch(&k);
+    ek_avx512_jagged_fetch(&v);
+}
+
 void ek_avx512_jagged_forward(const struct ek_jagged_args *a, int64_t tile,
                               void *scratch)
 {
@@ -289,6 +298,9 @@ void ek_avx512_jagged_forward(const struct ek_jagged_args *a, int64_t tile,
     float *at = scratch;
     begin(&w, a, t);
     set_head(&w, t->h);
+    struct ek_jagged_rows ahead =
+        rows_of(&w, a->q, a->ldq, w.s.q0 + t->lo, t->h, t->hi - t->lo);
+    ek_avx512_jagged_fetch(&ahead);
     w.score = carve(&at, LANES * LANES);
     w.x_pairs = carve(&at, LANES * LANES);
     float *k = carve(&at, LANES * w.Dp), *v = carve(&at, LANES * w.Dp);
@@ -304,12 +316,14 @@ void ek_avx512_jagged_forward(const struct ek_jagged_args *a, int64_t tile,
             end = most(end, w.q->end[x]);
         }
     }
+    fetch_keys(&w, first / LANES * LANES, least(end, first / LANES * LANES + LANES));
     for (int64_t j = first / LANES * LANES; j < end; j += LANES) {
         const int64_t n = least(LANES, w.s.Lk - j);
         struct ek_jagged_rows rows = rows_of(&w, a->k, a->ldk, w.s.k0 + j, w.kv, n);
         ek_avx512_jagged_pack_rows(k, &rows, w.is_bf16);
         rows = rows_of(&w, a->v, a->ldv, w.s.k0 + j, w.kv, n);
         ek_avx512_jagged_pack_pairs(v, &rows, w.is_bf16);
+        fetch_keys(&w, j + LANES, least(end, j + 2 * LANES));
         for (w.q = q; w.q < q + n_blocks; w.q++) {
             set_runs(&w, j, n, padded_keys(&w) > 0);
             if (w.n_runs > 0)
@@ -337,6 +351,8 @@ static void begin_chunk(const struct ek_jagged_work *w, struct chunk *c, int64_t
     c->n = least(EK_JAGGED_KEYS, w->t->hi - j0);
     struct ek_jagged_rows k = rows_of(w, a->k, a->ldk, w->s.k0 + j0, kv, c->n);
     struct ek_jagged_rows v = rows_of(w, a->v, a->ldv, w->s.k0 + j0, kv, c->n);
+    ek_avx512_jagged_fetch(&k);
+    ek_avx512_jagged_fetch(&v);
     ek_avx512_jagged_pack_rows(c->k_rows, &k, w->is_bf16);
     ek_avx512_jagged_pack_pairs(c->k_pairs, &k, w->is_bf16);
     ek_avx512_jagged_pack_rows(c->v_rows, &v, w->is_bf16);
@@ -351,6 +367,20 @@ static void end_chunk(const struct ek_jagged_work *w, const struct chunk *c)
     struct ek_jagged_rows v = out_of(w, a->dv, a->ldv, w->s.k0 + c->j0, w->t->h, c->n);
     ek_avx512_jagged_unpack(&k, c->dk, a->d->alpha * w->scale);
     ek_avx512_jagged_unpack(&v, c->dv, w->scale);
+}
+
+/* Asks for queries [i0,i1), i1 - i0 at most LANES. */
+static void fetch_queries(const struct ek_jagged_work *w, int64_t i0, int64_t i1)
+{
+    const struct ek_jagged_args *a = w->a;
+    const int64_t n = least(LANES, i1 - i0);
+    const void *const o[] = {a->d_o, a->o};
+    struct ek_jagged_rows r = rows_of(w, a->q, a->ldq, w->s.q0 + i0, w->h, n);
+    ek_avx512_jagged_fetch(&r);
+    for (int i = 0; i < (a->d->score == EK_JAGGED_SOFTMAX ? 2 : 1); i++) {
+        r = rows_of(w, o[i], a->ldo, w->s.o0 + i0, w->h, n);
+        ek_avx512_jagged_fetch(&r);
+    }
 }
 
 static void begin_backward(const struct ek_jagged_work *w)
@@ -405,12 +435,13 @@ static void end_backward(const struct ek_jagged_work *w, bool is_first)
     ek_avx512_jagged_unturn(&to, w->q->sums, factor, !is_first);
 }
 
+/* Queries [i0, i0+LANES) below i1. */
 static void backward_queries(struct ek_jagged_work *w, const struct chunk *c,
-                             int64_t i0, int64_t n)
+                             int64_t i0, int64_t i1)
 {
     struct ek_jagged_queries *q = w->q;
     int64_t first = INT32_MAX, end = 0;
-    set_queries(w, q, i0, n);
+    set_queries(w, q, i0, least(LANES, i1 - i0));
     for (int v = 0; v < q->nv; v++) {
         first = least(first, q->first[v]);
         end = most(end, q->end[v]);
@@ -420,6 +451,7 @@ static void backward_queries(struct ek_jagged_work *w, const struct chunk *c,
     q->is_begun = false;
     if (first < end)
         begin_backward(w);
+    fetch_queries(w, i0 + LANES, i1);
     first -= (first - c->j0) % LANES;
     for (int64_t j = first; j < end; j += LANES) {
         set_runs(w, j, least(LANES, c->j0 + c->n - j), false);
@@ -471,8 +503,9 @@ void ek_avx512_jagged_backward(const struct ek_jagged_args *a, int64_t tile,
         begin_chunk(&w, &c, j);
         for (int64_t g = 0; g < G; g++) {
             set_head(&w, t->h * G + g);
+            fetch_queries(&w, i0, i1);
             for (int64_t i = i0; i < i1; i += LANES)
-                backward_queries(&w, &c, i, least(LANES, i1 - i));
+                backward_queries(&w, &c, i, i1);
         }
         end_chunk(&w, &c);
     }

@@ -1,8 +1,6 @@
 /* jagged_pack.c - rows of any type into the forms of jagged_tile.h, and sums back. */
 #include "kernel/avx512/jagged_tile.h"
 
-#define AHEAD 16 /* rows: a row of one head is too short for the hardware to foresee */
-
 /* Columns [c,c+16) of row i: zero outside. */
 EK_INLINE __m512 load16(const struct ek_jagged_rows *r, int64_t i, int64_t c,
                         const enum ek_dtype t)
@@ -46,20 +44,19 @@ EK_INLINE void store16(const struct ek_jagged_rows *r, int64_t i, int64_t c, __m
                                  (__m256i)_mm512_cvtneps_pbh(x));
 }
 
-/* Row i, wherever it is: a prefetch outside the tensor does nothing. */
-EK_INLINE void fetch(const struct ek_jagged_rows *r, int64_t i, const enum ek_dtype t)
+void ek_avx512_jagged_fetch(const struct ek_jagged_rows *r)
 {
-    const int64_t size = t == EK_DTYPE_F32 ? 4 : 2;
-    const char *p = (const char *)r->x + i * r->ld * size;
-    for (int64_t at = 0; at < r->D * size; at += 64)
-        _mm_prefetch(p + at, _MM_HINT_T0);
+    const int64_t size = r->dtype == EK_DTYPE_F32 ? 4 : 2;
+    const char *p = r->x;
+    for (int64_t i = 0; i < r->n; i++, p += r->ld * size)
+        for (int64_t at = 0; at < r->D * size; at += 64)
+            _mm_prefetch(p + at, _MM_HINT_T0);
 }
 
 EK_INLINE void pack_rows(float *to, const struct ek_jagged_rows *r,
                          const enum ek_dtype t, const bool is_bf16)
 {
     for (int64_t i = 0; i < r->padded; i++) {
-        fetch(r, i + AHEAD, t);
         for (int64_t c = 0; c < r->Dp; c += 16)
             if (is_bf16)
                 _mm256_storeu_si256((void *)(to + (i * r->Dp + c) / 2),
@@ -73,8 +70,6 @@ EK_INLINE void pack_pairs(float *to, const struct ek_jagged_rows *r,
                           const enum ek_dtype t)
 {
     for (int64_t i = 0; i < r->padded; i += 2, to += r->Dp) {
-        fetch(r, i + AHEAD, t);
-        fetch(r, i + AHEAD + 1, t);
         for (int64_t c = 0; c < r->Dp; c += 16)
             _mm512_storeu_si512(to + c,
                                 pair_words(both_of(load16_bf16(r, i, c, t),
@@ -115,8 +110,6 @@ EK_INLINE void pack_turned(float *to, const struct ek_jagged_rows *r,
 {
     const int64_t fold = is_bf16 ? 2 : 1, words = r->Dp / fold;
     for (int64_t i = 0; i < r->padded; i += 16) {
-        for (int64_t k = AHEAD; k < AHEAD + 16; k++)
-            fetch(r, i + k, t);
         for (int64_t k = 0; k < words; k += 16) {
             __m512i x[16];
             for (int y = 0; y < 16; y++)
@@ -136,7 +129,6 @@ EK_INLINE void delta_of(float *delta, const struct ek_jagged_rows *x,
 {
     for (int64_t i = 0; i < x->padded; i++) {
         __m512 sum = _mm512_setzero_ps();
-        fetch(y, i + AHEAD, t);
         for (int64_t c = 0; c < x->Dp; c += 16) {
             __m512 a =
                 is_bf16 ? ps_of_bf16(load16_bf16(x, i, c, t)) : load16(x, i, c, t);

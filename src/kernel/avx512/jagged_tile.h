@@ -91,6 +91,8 @@ struct ek_jagged_rows {
     int64_t ld, D, Dp;
     int64_t n, padded;
 };
+/* Asks for the rows: those of one head are too short for the hardware to foresee. */
+void ek_avx512_jagged_fetch(const struct ek_jagged_rows *r);
 void ek_avx512_jagged_pack_rows(float *to, const struct ek_jagged_rows *r,
                                 bool is_bf16);
 void ek_avx512_jagged_pack_pairs(float *to, const struct ek_jagged_rows *r,
