@@ -3,7 +3,7 @@
  * Of query i and key j of sequence b, head h (kv head h / (H/K)):
  *   x[i,j] = alpha q_i.k_j + bias[i,j]
  *   softmax   P = exp(x - LSE_i), LSE_i = log sum_j exp(x)       (JFA, BlockAttention)
- *   phi       P = scale * seq_scale[b] * phi_h(x)               (GDPA, HSTU: phi = silu)
+ *   phi       P = scale * seq_scale[b] * phi_h(x)           (GDPA, HSTU: phi = silu)
  *   o_i = sum_j P[i,j] v_j  over the keys that the mask shows; 0 where it shows none
  * Backward, x computed again from q and k (softmax: and LSE, the only thing kept):
  *   dP[i,j] = do_i.v_j     softmax: dx = P (dP - o_i.do_i)    phi: dx = P' dP

@@ -1,4 +1,5 @@
-/* jagged_bias.c - the additive terms of jagged attention's scores, and their gradients. */
+/* jagged_bias.c - the additive terms of jagged attention's scores, and their
+ * gradients. */
 #include "kernel/avx512/jagged_tile.h"
 
 #include <string.h>

@@ -1,8 +1,8 @@
 /* jagged_tile.h - what the AVX-512 steps of jagged attention share.
  *
- * Scores lie transposed: a row is a key, a lane is a query. So softmax's largest and sum
- * run down rows, without a sum across lanes, and P and dx come out in the order that the
- * next product wants.
+ * Scores lie transposed: a row is a key, a lane is a query. So softmax's largest and
+ * sum run down rows, without a sum across lanes, and P and dx come out in the order that
+ * the next product wants.
  *
  * A word is 32 bits: an f32, or two bf16 that one product takes together. `fold` is the
  * number of terms in a word (1, 2), Dp is D up to a multiple of 16. Forms of a block of
@@ -14,8 +14,10 @@
  *
  * All products are C[r][lane] (+)= sum over k of A[r][k] B[k][lane], a word of A in all
  * lanes, B's words in their lanes:
- *   S'  [key][query] = K rows,            Q turned       dv [key][col] += P' rows,  do pairs
- *   dP' [key][query] = V rows,            do turned      dk [key][col] += dx' rows, Q pairs
+ *   S'  [key][query]  = K rows,  Q turned
+ *   dP' [key][query]  = V rows,  do turned
+ *   dv  [key][col]   += P' rows, do pairs
+ *   dk  [key][col]   += dx' rows, Q pairs
  *   o'  [col][query] += V pairs (turned in place: a stride), P' pairs
  *   dq' [col][query] += K pairs (the same),                  dx' pairs
  */
@@ -83,7 +85,7 @@ struct ek_jagged_product {
 /* jagged_product.c */
 void ek_avx512_jagged_product(const struct ek_jagged_product *g, bool is_bf16);
 
-/* jagged_pack.c: n rows of x, ld elements apart; rows up to `padded` are set to zero. */
+/* jagged_pack.c: n rows of x, ld elements apart; rows up to `padded` become zero. */
 struct ek_jagged_rows {
     const void *x; /* first row */
     void *to;      /* the same, to be written */
@@ -109,11 +111,13 @@ void ek_avx512_jagged_unturn(const struct ek_jagged_rows *to, const float *sums,
 void ek_avx512_jagged_unpack(const struct ek_jagged_rows *to, const float *sums,
                              float factor);
 
-/* jagged_score.c: over all runs of the block. */
-void ek_avx512_jagged_softmax(
-    struct ek_jagged_work *w);                        /* score -> x_pairs, m, l, sums */
-void ek_avx512_jagged_phi(struct ek_jagged_work *w);  /* score -> x_pairs */
-void ek_avx512_jagged_grad(struct ek_jagged_work *w); /* score, dp -> p, dx, x_pairs */
+/* jagged_score.c: over all runs of the block.
+ *   softmax  score -> x_pairs, m, l, sums
+ *   phi      score -> x_pairs
+ *   grad     score, dp -> p, dx, x_pairs; with bias dx also in dp */
+void ek_avx512_jagged_softmax(struct ek_jagged_work *w);
+void ek_avx512_jagged_phi(struct ek_jagged_work *w);
+void ek_avx512_jagged_grad(struct ek_jagged_work *w);
 
 /* jagged_bias.c: score = alpha score + bias; and what dx (f32, in w->dp) adds to the
  * gradients of bias. */
