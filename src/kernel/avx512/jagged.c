@@ -153,7 +153,7 @@ static void set_runs(struct ek_jagged_work *w, int64_t j0, int64_t n, bool has_p
         if (x.v0 >= x.v1)
             continue;
         x.is_cut = !(has_padding && r + 4 > n) && is_cut(q, x.v0, x.v1, j0 + r);
-        struct ek_jagged_run *last = &w->run[w->n_runs - 1];
+        struct ek_jagged_run *last = w->run + (w->n_runs > 0 ? w->n_runs - 1 : 0);
         if (w->n_runs > 0 && last->r1 == r && last->v0 == x.v0 && last->v1 == x.v1 &&
             last->is_cut == x.is_cut)
             last->r1 = r + 4;
