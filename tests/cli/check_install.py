@@ -23,9 +23,11 @@ class Install(unittest.TestCase):
         usage = keelkit.keel("--help").stdout
         verbs = re.findall(r"^  (\w+) ", usage, re.M)
         self.assertIn("serve", verbs)
-        things = re.findall(r"^  (\w+)  ", keelkit.keel("bench", "--help").stdout, re.M)
-        self.assertIn("memory", things)
-        names = [*verbs, *(f"bench-{thing}" for thing in things)]
+        names = list(verbs)
+        for verb, known in (("bench", "memory"), ("data", "pack")):
+            things = re.findall(r"^  (\w+)  ", keelkit.keel(verb, "--help").stdout, re.M)
+            self.assertIn(known, things)
+            names += [f"{verb}-{thing}" for thing in things]
         pages = [f"share/man/man1/{p}.1" for p in ("keel", *(f"keel-{n}" for n in names))]
         self.assertEqual(installed(), sorted(
             ["bin/keel", "include/evenkeel/session.h", "lib/libevenkeel.a",
