@@ -204,7 +204,8 @@ class ApiPeer:
 
 def streams(b, size, model, peer_model):
     shape = (4, 24, 8) if b.o.is_tiny else (16, 120, 128)
-    options = ["--max-seqs", shape[0], "--kv-dtype", "fp8", "--max-batch-tokens", 1024]
+    options = ["--max-seqs", shape[0], "--kv-dtype", "fp8", "--max-batch-tokens", 1024,
+               "--itl-target", "16ms"]
     weights = best_prefill_weights(b, model)
     if weights != "same":
         options += ["--prefill-weights", weights]

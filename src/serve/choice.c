@@ -61,7 +61,7 @@ int ek_choice_prepare(struct ek_choice *c, struct ek_request *r, int32_t index,
     rc = ek_sampler_init(&c->sampler, &r->sampling, (uint64_t)index, e->model.V,
                          &r->arena, r->prompt, r->n_prompt, r->max_tokens);
     c->sampler.ends = e->ends;
-    c->sampler.n_ends = r->ignores_end ? 0 : e->n_ends;
+    c->sampler.n_ends = e->n_ends;
     ek_buf_init(&c->piece, piece_bytes(e));
     if (!rc)
         rc = ek_buf_reserve(&c->piece, piece_bytes(e));
@@ -183,8 +183,9 @@ void ek_choice_end(struct ek_choice *c, struct ek_engine *e, enum ek_finish fini
 int ek_choice_draw(struct ek_choice *c, int32_t *id, const float *row,
                    struct ek_sampler_room *room)
 {
-    bool is_early = c->n_generated < c->request->min_tokens;
-    return ek_sampler_next(&c->sampler, id, row, is_early, room);
+    const struct ek_request *r = c->request;
+    bool has_no_end = r->has_no_end || c->n_generated < r->min_tokens;
+    return ek_sampler_next(&c->sampler, id, row, has_no_end, room);
 }
 
 void ek_choice_fail(struct ek_choice *c, struct ek_engine *e)
@@ -204,7 +205,7 @@ void ek_choice_take(struct ek_choice *c, struct ek_engine *e, int32_t id,
         c->first_us = ek_clock_us();
     if (r->first_us == 0)
         r->first_us = c->first_us;
-    bool is_end = !r->ignores_end && ek_tokenizer_is_end(e->tokenizer, id);
+    bool is_end = ek_tokenizer_is_end(e->tokenizer, id);
     bool is_stop =
         c->n_generated > r->min_tokens && is_listed(r->stop_ids, r->n_stop_ids, id);
     if (is_end || is_stop) {

@@ -158,7 +158,7 @@ struct ek_request {
     struct ek_stop stop; /* strings added with ek_stop_add on `arena` */
     const int32_t *stop_ids;
     int32_t n_stop_ids;
-    bool ignores_end;           /* the model's end tokens are ordinary */
+    bool has_no_end;            /* the model's end tokens are never drawn */
     bool keeps_stop;            /* the stop string stays in the text */
     bool shows_special;         /* special tokens appear as text */
     bool wants_logprobs;        /* of answer tokens */

@@ -289,7 +289,7 @@ static int build_one(struct ek_job *job, const struct ek_job_model *m,
         return no_memory(e);
     r->n = (int32_t)p->n;
     r->priority = (int32_t)p->priority;
-    r->ignores_end = p->ignore_eos;
+    r->has_no_end = p->ignore_eos;
     r->keeps_stop = p->include_stop;
     r->shows_special = !p->skip_special_tokens;
     r->wants_logprobs = p->logprobs;

@@ -77,7 +77,7 @@ int ek_sampler_init(struct ek_sampler *s, const struct ek_sampling *how,
 }
 
 /* Steps 2 to 5. */
-static void adjust(const struct ek_sampler *s, float *x, bool is_early)
+static void adjust(const struct ek_sampler *s, float *x, bool has_no_end)
 {
     const struct ek_sampling *how = s->how;
     for (int32_t i = 0; i < how->n_bias; i++)
@@ -90,7 +90,7 @@ static void adjust(const struct ek_sampler *s, float *x, bool is_early)
         if (n > 0)
             x[v] -= how->frequency_penalty * (float)n + how->presence_penalty;
     }
-    for (int32_t i = 0; is_early && i < s->n_ends; i++)
+    for (int32_t i = 0; has_no_end && i < s->n_ends; i++)
         x[s->ends[i]] = OUT;
 }
 
@@ -216,7 +216,7 @@ static int32_t draw_of_all(struct ek_rng *rng, const struct ek_sampler_room *r)
 }
 
 int ek_sampler_next(struct ek_sampler *s, int32_t *id, const float *logits,
-                    bool is_early, struct ek_sampler_room *room)
+                    bool has_no_end, struct ek_sampler_room *room)
 {
     const struct ek_sampling *how = s->how;
     const struct ek_ops *ops = room->ops;
@@ -224,9 +224,9 @@ int ek_sampler_next(struct ek_sampler *s, int32_t *id, const float *logits,
     const float *x = logits;
     if (!ops->peaks(room->max, x, V))
         return EK_EFORMAT;
-    if (how->n_bias > 0 || s->n_seen > 0 || is_early) {
+    if (how->n_bias > 0 || s->n_seen > 0 || has_no_end) {
         memcpy(room->x, logits, (size_t)V * sizeof *room->x);
-        adjust(s, room->x, is_early);
+        adjust(s, room->x, has_no_end);
         x = room->x;
         if (!ops->peaks(room->max, x, V))
             return EK_EFORMAT;

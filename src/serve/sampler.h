@@ -6,7 +6,8 @@
  *   3  x[v] = x[v] / r if x[v] > 0 else x[v] * r            repetition, v in prompt or
  *                                                           answer (Keskar et al. 2019)
  *   4  x[v] -= frequency * count(v) + presence              v in the answer so far
- *   5  end tokens are taken out while the answer is shorter than min_tokens
+ *   5  end tokens are taken out while the answer may not end (min_tokens,
+ *      ignore_eos)
  *   6  temperature < 1e-5: the largest x, the lowest id at a tie; else p = softmax(x/T)
  *   7  min_p    keep p >= min_p * max p
  *   8  top_k    keep the k largest, ties by id
@@ -82,11 +83,11 @@ int ek_sampler_init(struct ek_sampler *s, const struct ek_sampling *how,
                     const int32_t *prompt, int32_t n_prompt,
                     int32_t max_tokens) EK_MUST_USE;
 
-/* The next token; it counts as given from now on. `is_early`: step 5 applies. The row
+/* The next token; it counts as given from now on. `has_no_end`: step 5 applies. The row
  * is not changed. Errors: EK_EFORMAT the row holds NaN or infinity: no token may come
  * of it. No allocation. */
 int ek_sampler_next(struct ek_sampler *s, int32_t *id, const float *logits,
-                    bool is_early, struct ek_sampler_room *room) EK_MUST_USE;
+                    bool has_no_end, struct ek_sampler_room *room) EK_MUST_USE;
 
 /* Log-probability of `id` in the row as the model gave it, and the n_top most likely
  * tokens in descending order. n_top <= min(V, EK_TOP_LOGPROBS_MAX); top may be NULL

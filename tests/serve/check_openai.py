@@ -245,6 +245,12 @@ class OpenAI(unittest.TestCase):
             self.assertEqual(r.usage.completion_tokens, 20)
             self.assertEqual(r.choices[0].finish_reason, "length")
 
+    def test_ignore_eos_draws_no_end_token(self):
+        r = self.chat(max_tokens=40, logprobs=True, extra_body={"ignore_eos": True})
+        tokens = [t.token for t in r.choices[0].logprobs.content]
+        self.assertEqual(len(tokens), 40)
+        self.assertNotIn("<|im_end|>", tokens)
+
     def test_errors_are_the_clients_own_exceptions(self):
         with self.assertRaises(openai.NotFoundError) as caught:
             self.chat(model="gpt-4")

@@ -129,7 +129,7 @@ static void characters_of_many_tokens_are_never_split(void **state)
     kit_close(&k);
 }
 
-static void stop_ids_and_min_tokens_and_ignored_ends(void **state)
+static void stop_ids_and_min_tokens_and_answers_without_end(void **state)
 {
     (void)state;
     static const int32_t w[] = {'w'};
@@ -152,11 +152,13 @@ static void stop_ids_and_min_tokens_and_ignored_ends(void **state)
     assert_int_equal(kit_answer(r, 0)->finish, EK_FINISH_LENGTH);
     kit_free(r);
     r = kit_request("hi", 15, 1);
-    r->ignores_end = true;
+    r->has_no_end = true;
     kit_submit(&k, r);
     kit_run(&k);
-    assert_string_equal(kit_answer(r, 0)->text.data, "hello world");
+    assert_memory_equal(kit_answer(r, 0)->text.data, "hello world", 11);
+    assert_true(kit_answer(r, 0)->text.len > 11); /* text and no end stands behind */
     assert_int_equal(kit_answer(r, 0)->n_generated, 15);
+    assert_int_equal(kit_answer(r, 0)->finish, EK_FINISH_LENGTH);
     kit_free(r);
     kit_close(&k);
 }
@@ -378,7 +380,7 @@ int main(void)
         cmocka_unit_test(a_kept_stop_string_stays_in_the_text),
         cmocka_unit_test(half_a_stop_string_comes_out_when_the_answer_ends),
         cmocka_unit_test(characters_of_many_tokens_are_never_split),
-        cmocka_unit_test(stop_ids_and_min_tokens_and_ignored_ends),
+        cmocka_unit_test(stop_ids_and_min_tokens_and_answers_without_end),
         cmocka_unit_test(choices_of_one_request_differ_and_repeat),
         cmocka_unit_test(tokens_drawn_by_the_team_are_those_drawn_alone),
         cmocka_unit_test(prompt_logprobs_are_those_of_each_position),

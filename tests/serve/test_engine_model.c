@@ -132,7 +132,7 @@ static struct ek_request *session(const struct crowd *w, const struct stage *s, 
     r->n = i % 5 == 2 ? 2 : 1;
     r->max_tokens =
         w->max_tokens / 2 + (int32_t)ek_rng_below(&rng, 1 + w->max_tokens / 2);
-    r->ignores_end = true;
+    r->has_no_end = true;
     r->wants_logprobs = true;
     r->sampling.temperature = i % 2 ? 0.0f : 1.0f;
     r->sampling.seed = (uint64_t)i;
