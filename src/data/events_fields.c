@@ -54,14 +54,15 @@ static int join_lines(struct ek_read *r, struct ek_fields *f, const char *line,
         if (quotes % 2 == 0)
             return 0;
         rc = ek_read_line(r, &line, &n);
-        if (!rc && !line)
-            rc = ek_read_refuse(r, EK_EFORMAT, 1,
-                                "a quote of the record from line %llu on is not closed",
-                                (unsigned long long)first);
-        if (!rc && ek_buf_add_char(&f->record, '\n'))
-            rc = ek_read_failed(r, EK_ENOMEM);
         if (rc)
             return rc;
+        if (!line)
+            return ek_read_refuse(
+                r, EK_EFORMAT, 1,
+                "a quote of the record from line %llu on is not closed",
+                (unsigned long long)first);
+        if (ek_buf_add_char(&f->record, '\n'))
+            return ek_read_failed(r, EK_ENOMEM);
     }
 }
 

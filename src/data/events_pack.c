@@ -37,7 +37,7 @@ static int check_header(struct reader *r)
     static const char magic[8] = EK_PACK_MAGIC_BYTES;
     const struct ek_pack_header *h = r->h = (const void *)r->data;
     char have[32], want[32];
-    if (r->size < sizeof magic || memcmp(r->data, magic, sizeof magic))
+    if (r->size < sizeof magic || memcmp(r->data, magic, sizeof magic) != 0)
         return refuse(r, "is no packed log: expected a file of `keel data pack`");
     if (r->size < sizeof *h)
         return refuse(r, "is cut off within its header");

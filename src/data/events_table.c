@@ -302,9 +302,11 @@ int ek_read_table(struct ek_read *r, enum ek_events_format format)
     struct ek_fields *fields = ek_calloc(1, sizeof *fields);
     char separator = format == EK_EVENTS_CSV ? ',' : '\t';
     ek_build_init(&r->build, false);
-    int rc = t && fields ? 0 : ek_read_failed(r, EK_ENOMEM);
-    if (rc)
+    int rc;
+    if (!t || !fields) {
+        rc = ek_read_failed(r, EK_ENOMEM);
         goto out;
+    }
     *t = (struct table){.r = r, .fields = fields, .format = format};
     ek_buf_init(&fields->record, r->lines.max_line);
     rc = ek_read_fields(r, fields, separator, format == EK_EVENTS_CSV);

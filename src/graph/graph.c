@@ -169,7 +169,7 @@ int ek_graph_columns(struct ek_graph *g, int v, int64_t first, int64_t cols)
         return ek_graph_fail(g, EK_EINVAL,
                              "columns %lld to %lld of '%s': it is made by no operation "
                              "or has fewer",
-                             (long long)first, (long long)(first + cols),
+                             (long long)first, (long long)first + (long long)cols,
                              is_value(g, v) ? g->values[v].name : "?");
     struct ek_value *view = GROW(g, values);
     if (!view)

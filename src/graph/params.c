@@ -189,7 +189,7 @@ int ek_params_add(struct ek_params *set, int *id, const struct ek_param_spec *sp
     }
     if (set->n == set->cap) {
         int cap = set->cap ? 2 * set->cap : 16;
-        void *list = ek_realloc_array(set->list, (size_t)cap, sizeof *set->list);
+        void *list = ek_realloc_array(set->list, (size_t)cap, sizeof(void *));
         if (!list)
             return ek_err_set(err, EK_ENOMEM, "parameter '%s': out of memory",
                               spec->name);

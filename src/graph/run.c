@@ -123,8 +123,7 @@ int ek_row_sources(const struct ek_graph *g, int value,
         assert(n + 2 <= EK_ROW_SOURCES);
         struct ek_op_run r;
         /* opening writes nothing of the graph */
-        struct ek_graph *open;
-        memcpy(&open, &g, sizeof open);
+        struct ek_graph *open = (struct ek_graph *)(uintptr_t)g;
         ek_run_open(&r, open, s);
         n += x->class->row_grads(&r, out + n);
     }

@@ -74,7 +74,8 @@ static void of_f32(struct cell *c, const float *x, int n)
     for (int i = 0; i < COLUMNS / 16 && c->d > 0; i++)
         c->s[i] = (int8_t)rintf(top_of(v + 16 * i, 16) / -32 / d);
     for (int k = 0; k < COLUMNS; k++) {
-        float step = c->d * (float)c->s[k / 16];
+        int8_t s = c->s[k / 16];
+        float step = c->d * (float)s;
         float q = step != 0 ? rintf(v[k] / step) + 32 : 32;
         c->q[k] = (uint8_t)(q > 63 ? 63 : q < 0 ? 0 : q);
     }

@@ -214,6 +214,8 @@ static int lightest(const struct ek_maker *m, int64_t each)
 static void deal(struct ek_maker *m, struct ek_sub_batch *sorted, int64_t n)
 {
     m->n_micro = n < m->o.n_micro ? (int)n : m->o.n_micro;
+    if (m->n_micro < 1)
+        return;
     int64_t each = (n + m->n_micro - 1) / m->n_micro;
     for (int k = 0; k < m->n_micro; k++)
         m->micro_rows[k] = m->micro_subs[k] = 0;

@@ -94,7 +94,9 @@ static inline int read_text(char *out, size_t cap, const char *name, const char 
     if (rc) {
         assert_true(err.status == rc && err.text[0]);
         assert_null(e.store);
-        snprintf(out, cap, "%s", err.text);
+        size_t len = strnlen(err.text, cap - 1);
+        memcpy(out, err.text, len);
+        out[len] = 0;
         return rc;
     }
     check_events(&e);

@@ -153,7 +153,7 @@ static void block_f32(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_a
 
 static void block_bf16(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_added)
 {
-    alignas(32) float rows[MR * EK_GEMM_KB];
+    alignas(32) float rows[MR * EK_GEMM_KB] = {0};
     struct tile t = {.a = rows,
                      .am = EK_GEMM_KB,
                      .ldb = g->ldb,

@@ -58,7 +58,7 @@ static void panel_e4m3(float acc[EK_PANEL], const unsigned char *panel,
 static void group_act(int v[EK_GROUP], const struct ek_act_cell *x)
 {
     for (int k = 0; k < EK_GROUP; k++)
-        v[k] = x->base[k];
+        v[k] = (int)x->base[k];
     for (int i = 0; i < 2; i++)
         for (int k = 0; k < 4; k++)
             v[(x->at[i] >> 5) * 4 + k] += 16 * x->top[i][k];
