@@ -228,10 +228,12 @@ static int get_char(EditLine *edit, wchar_t *out)
     for (;;) {
         struct pollfd fds[] = {{STDIN_FILENO, POLLIN, 0}, {wake_fd, POLLIN, 0}};
         char byte;
-        if (poll(fds, 2, -1) < 0 && errno != EINTR)
+        if (was_interrupted || (poll(fds, 2, -1) < 0 && errno != EINTR))
             return -1;
-        if (was_interrupted)
+        if (was_interrupted || fds[1].revents) {
+            was_interrupted = 1;
             return -1;
+        }
         if (fds[0].revents == 0)
             continue;
         ssize_t n = read(STDIN_FILENO, &byte, 1);

@@ -1,9 +1,11 @@
 #include "serve/pace.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 #define LEAST_STEP 0.1  /* of an error that a step corrects */
 #define LEAST_US   1e-6 /* a factor stays positive */
+#define FIRST      8    /* steps whose scale may still be far too large */
 
 /* Of SmolLM2-135M on two cores, in prompt tokens. Only their proportions count, and
  * those only until steps of different make have been seen. */
@@ -62,7 +64,8 @@ void ek_pace_learn(struct ek_pace *p, const struct ek_pace_work *w, double us)
     if (us <= 0 || foretold <= 0)
         return;
     double error = us / foretold - 1;
-    if (p->n_steps++ == 0) {
+    bool is_first = p->n_steps++ == 0;
+    if (is_first || (p->n_steps <= FIRST && error < -0.5)) {
         for (int i = 0; i < EK_PACE_COUNT_OF; i++)
             p->us[i] *= 1 + error;
         return;

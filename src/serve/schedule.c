@@ -256,15 +256,21 @@ static bool take_pages(struct ek_engine *e, struct ek_choice *c, int32_t spare)
     return true;
 }
 
+/* It was refused, and nothing came free since. */
+static bool is_refused(const struct ek_engine *e, const struct ek_choice *c,
+                       int32_t spare)
+{
+    return e->n_running > 0 && e->refused_order == c->order &&
+           spare <= e->refused_spare && e->pages.prefix.n_indexed == e->refused_indexed;
+}
+
 /* Lets the choice in if there are a seat and pages. */
 static bool admit(struct ek_engine *e, struct ek_choice *c)
 {
     struct ek_request *r = c->request;
     int32_t seats = e->o.max_seqs - e->n_running - e->n_promised;
     int32_t spare = spare_pages(e);
-    if (seats < 1 ||
-        (e->n_running > 0 && e->refused_order == c->order &&
-         spare <= e->refused_spare && e->pages.prefix.n_indexed == e->refused_indexed))
+    if (seats < 1 || is_refused(e, c, spare))
         return false;
     if (r->leader == c->index) {
         int32_t n = n_held(r);
@@ -348,7 +354,7 @@ static bool is_followed(const struct ek_engine *e, const struct ek_choice *c)
             return true;
     }
     const struct ek_choice *head = find_ready(e);
-    return head && head->order != e->refused_order && is_quicker(head, c) &&
+    return head && is_quicker(head, c) && !is_refused(e, head, spare_pages(e)) &&
            e->n_running + e->n_promised < e->o.max_seqs;
 }
 
@@ -491,7 +497,7 @@ static void check_all(struct ek_engine *e)
     }
 }
 
-/* What the prompts under way, and those there are seats for, will take. */
+/* What the prompts under way will take, and those there are seats and pages for. */
 static double backlog_us(const struct ek_engine *e)
 {
     double us = 0;
@@ -500,8 +506,11 @@ static double backlog_us(const struct ek_engine *e)
             us += ek_pace_prompt_us(&e->pace, c->prefill.n_tokens, prompt_left(c));
     }
     int32_t seats = e->o.max_seqs - e->n_running - e->n_promised;
-    for (const struct ek_choice *c = e->waiting.first; c && seats > 0; c = c->next) {
-        if (c->state != EK_CHOICE_WAITING)
+    const struct ek_choice *head = find_ready(e);
+    if (!head || is_refused(e, head, spare_pages(e)))
+        return us;
+    for (const struct ek_choice *c = head; c && seats > 0; c = c->next) {
+        if (c->state != EK_CHOICE_WAITING || !ek_choice_has_room(c))
             continue;
         us += ek_pace_prompt_us(&e->pace, 0, c->n_tokens);
         seats--;

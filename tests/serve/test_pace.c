@@ -25,6 +25,17 @@ static void the_first_step_sets_the_scale(void **state)
     assert_true(fabs(ek_pace_us(&p, &w) - 1e6) < 1);
 }
 
+static void a_first_step_from_cold_memory_is_forgotten_at_once(void **state)
+{
+    (void)state;
+    struct ek_pace p;
+    struct ek_pace_work w = work(32, 0, 4, 100);
+    ek_pace_init(&p);
+    ek_pace_learn(&p, &w, 49 * 20000);
+    ek_pace_learn(&p, &w, 20000);
+    assert_true(fabs(ek_pace_us(&p, &w) - 20000) < 1);
+}
+
 /* Of a machine nothing like the one the first factors are from. */
 static double truth(const struct ek_pace_work *w)
 {
@@ -377,6 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_step_sets_the_scale),
+        cmocka_unit_test(a_first_step_from_cold_memory_is_forgotten_at_once),
         cmocka_unit_test(steps_of_any_make_are_foretold_after_some_hundred),
         cmocka_unit_test(one_step_gone_wrong_moves_little),
         cmocka_unit_test(no_time_and_no_work_teach_nothing),
