@@ -136,7 +136,7 @@ static int take_text(struct reader *r, enum ek_pack_kind kind, int column, size_
     if (rc)
         return rc;
     *text = (const char *)p + head;
-    if (n < head + 1 || strlen(*text + 0) + head + 1 != n)
+    if (n < head + 1 || memchr(*text, 0, n - head) != *text + (n - head - 1))
         return refuse(r, "section %u: expected text", r->next - 1);
     return 0;
 }

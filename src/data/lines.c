@@ -77,17 +77,12 @@ static int look(struct ek_lines *l, struct ek_err *err)
 
 static int begin(struct ek_lines *l, struct ek_err *err)
 {
-    static const unsigned char gzip[] = {0x1f, 0x8b}, mark[] = {0xef, 0xbb, 0xbf};
+    static const unsigned char gzip[] = {0x1f, 0x8b};
     l->text = ek_alloc(TEXT_BYTES);
     l->cap = TEXT_BYTES;
     int rc = l->text && l->raw ? look(l, err) : no_memory(l, err);
     if (!rc && l->raw_n >= sizeof gzip && !memcmp(l->raw, gzip, sizeof gzip))
         rc = begin_gzip(l, err);
-    /* The text's first piece, to pass over the mark; a pipe may give one byte a time,
-     * and then the mark stays and is no id. */
-    if (!rc && !l->gzip && l->raw_n >= sizeof mark &&
-        !memcmp(l->raw, mark, sizeof mark))
-        l->raw_at = sizeof mark;
     if (rc)
         ek_lines_release(l);
     return rc;
@@ -261,6 +256,13 @@ int ek_lines_next(struct ek_lines *l, const char **line, size_t *n, struct ek_er
     }
     *line = NULL;
     *n = 0;
+    static const char mark[] = {'\xef', '\xbb', '\xbf'}; /* of the order of bytes */
+    if (l->number == 0 && seen >= sizeof mark &&
+        !memcmp(l->text + l->at, mark, sizeof mark)) {
+        l->at += sizeof mark;
+        l->bytes += sizeof mark;
+        seen -= sizeof mark;
+    }
     if (!end && seen == 0)
         return 0;
     *line = l->text + l->at;

@@ -222,7 +222,8 @@ void ek_graph_loss(struct ek_graph *g, int v)
     if (!can_build(g))
         return;
     if (!is_value(g, v) || g->values[v].rows != 1 || g->values[v].cols != 1 ||
-        g->values[v].axis >= 0 || g->values[v].kind != EK_VALUE_MADE)
+        g->values[v].axis >= 0 || g->values[v].kind != EK_VALUE_MADE ||
+        g->values[v].base != v)
         ek_graph_fail(g, EK_EINVAL, "loss: '%s' is no scalar made by an operation",
                       is_value(g, v) ? g->values[v].name : "?");
     else

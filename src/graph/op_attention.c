@@ -252,6 +252,13 @@ static bool check_optional(struct ek_graph *g, const int *in)
         if (in[kinds[i].k] >= 0 &&
             !ek_expect_cols(g, "attention", in[kinds[i].k], 1, kinds[i].type))
             return false;
+    if (in[SEQ_SCALE] >= 0 && g->values[in[SEQ_SCALE]].needs_grad) {
+        ek_graph_fail(g, EK_EINVAL,
+                      "attention: '%s' has a gradient: expected a scale of sequences "
+                      "that is no function of parameters",
+                      g->values[in[SEQ_SCALE]].name);
+        return false;
+    }
     if (in[POS] >= 0 && !ek_expect_param(g, "attention", in[POS], 1, -1))
         return false;
     if (in[TIME] >= 0 &&

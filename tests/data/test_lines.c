@@ -81,6 +81,9 @@ static void gzip_members_are_one_text(void **state)
     memset(packed + n, 0, 20); /* filled up to a block */
     assert_int_equal(join(got, packed, n + 20, 100), 0);
     assert_string_equal(got, "one|two|three|");
+    n = pack(packed, sizeof packed, "\xef\xbb\xbfone\n", 7);
+    assert_int_equal(join(got, packed, n, 100), 0);
+    assert_string_equal(got, "one|"); /* a byte order mark inside, too */
 }
 
 static void gzip_that_is_cut_off_is_refused_wherever_it_is_cut(void **state)

@@ -57,7 +57,7 @@ static void try_pack(const void *p, size_t n)
 {
     struct ek_events e = {0};
     struct ek_err err = EK_ERR_INIT;
-    void *copy = ek_alloc_aligned(64, n + 1);
+    void *copy = ek_alloc_aligned(64, n); /* and no byte more */
     if (!copy)
         return;
     memcpy(copy, p, n);
