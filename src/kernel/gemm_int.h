@@ -15,4 +15,20 @@ ek_gemm_pack_fn ek_ref_gemm_pack_f32, ek_ref_gemm_pack_bf16;
 
 ek_gemm_pack_fn ek_avx512_gemm_pack_f32, ek_avx512_gemm_pack_bf16;
 
+/* Blocks of K in ascending order, the first to c's old value if that is added to. */
+typedef void ek_gemm_block_fn(const struct ek_gemm *g, int64_t k0, int64_t k1,
+                              bool is_added);
+
+static inline void ek_gemm_by_k(const struct ek_gemm *g, ek_gemm_block_fn *block)
+{
+    bool is_added = g->is_added;
+    int64_t k0 = 0;
+    do {
+        int64_t k1 = k0 + EK_GEMM_KB < g->K ? k0 + EK_GEMM_KB : g->K;
+        block(g, k0, k1, is_added);
+        is_added = true;
+        k0 = k1;
+    } while (k0 < g->K);
+}
+
 #endif

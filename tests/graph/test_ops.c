@@ -1,7 +1,7 @@
 /* test_ops.c - every backward against fourth-order differences of its forward, summed in
  * f64: f' = (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12h, whose error at h = 0.02 is the
  * rounding of f32, about 1e-5. */
-#include "graphkit.h"
+#include "graphcases.h"
 
 #define STEP 0.02
 

@@ -1,6 +1,6 @@
 /* test_plan.c - places never overlap in life, and what building refuses. */
 #include "graph/graph_int.h"
-#include "graphkit.h"
+#include "graphcases.h"
 
 static void random_pieces(struct ek_piece *p, int n, struct ek_rng *rng)
 {

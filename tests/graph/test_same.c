@@ -1,6 +1,6 @@
 /* test_same.c - the same bits: on any number of threads, saved or recomputed, run twice,
  * and without an allocation in a step. */
-#include "graphkit.h"
+#include "graphcases.h"
 
 #define ROWS 700 /* several blocks and partial sums of everything */
 

@@ -200,28 +200,14 @@ static void block_bf16(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_
     }
 }
 
-static void by_k(const struct ek_gemm *g,
-                 void (*block)(const struct ek_gemm *g, int64_t k0, int64_t k1,
-                               bool is_added))
-{
-    bool is_added = g->is_added;
-    int64_t k0 = 0;
-    do {
-        int64_t k1 = k0 + EK_GEMM_KB < g->K ? k0 + EK_GEMM_KB : g->K;
-        block(g, k0, k1, is_added);
-        is_added = true;
-        k0 = k1;
-    } while (k0 < g->K);
-}
-
 void ek_avx512_gemm_f32(const struct ek_gemm *g)
 {
-    by_k(g, block_f32);
+    ek_gemm_by_k(g, block_f32);
 }
 
 void ek_avx512_gemm_bf16(const struct ek_gemm *g)
 {
-    by_k(g, block_bf16);
+    ek_gemm_by_k(g, block_bf16);
 }
 
 void ek_avx512_gemm_pack_f32(void *dst, int64_t ldd, const float *src, int64_t sk,
