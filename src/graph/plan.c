@@ -229,11 +229,32 @@ static int take_arena(struct ek_graph *g)
     return 0;
 }
 
+/* A table has no dense gradient: where it is not looked up, its slope would be lost. */
+static void check_tables(struct ek_graph *g)
+{
+    for (int i = 0; i < g->n_nodes && !g->err.status; i++) {
+        const struct ek_node *x = &g->nodes[i];
+        for (int k = 0; k < x->n_in; k++) {
+            if (k == x->table || x->in[k] < 0)
+                continue;
+            const struct ek_value *v = &g->values[x->in[k]];
+            if (v->kind == EK_VALUE_PARAM &&
+                ek_params_get(g->params, v->param)->is_table)
+                ek_graph_fail(g, EK_EINVAL,
+                              "%s: '%s' is a table: expected a parameter with a dense "
+                              "gradient, or a look-up of its rows",
+                              x->class->name, v->name);
+        }
+    }
+}
+
 int ek_graph_plan(struct ek_graph *g, struct ek_err *err)
 {
     assert(!g->is_planned);
     if (!g->err.status && g->n_nodes == 0)
         ek_graph_fail(g, EK_EINVAL, "graph: no operation");
+    if (!g->err.status)
+        check_tables(g);
     if (!g->err.status && !ek_schedule(g) && !ek_lifetimes(g))
         (void)take_arena(g);
     if (g->err.status)

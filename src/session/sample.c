@@ -39,7 +39,7 @@ static void learn(struct ek_tracker *t, int64_t now, double used, double n)
         ek_variation_add(&t->variation, now - t->sampled_us, n_mean, load / n_mean);
     }
     if (t->o.base_cores < 0 && t->idle_us <= now - t->o.window_us)
-        t->base = ek_smooth_value(&t->own);
+        t->base = (used - t->idle_used_us) / (double)(now - t->idle_us);
 }
 
 /* begun_total grows by what the slots' count did: it goes around after 2^28. */
@@ -68,8 +68,10 @@ static int sample(struct ek_tracker *t, int64_t now, double n)
         t->served_us += (n + t->n_last) / 2 * (double)(now - t->sampled_us);
     ek_smooth_add(&t->sessions, now, t->served_us);
     ek_smooth_add(&t->own, now, (double)used);
-    if (n == 0 && t->idle_us == INT64_MAX)
+    if (n == 0 && t->idle_us == INT64_MAX) {
         t->idle_us = now;
+        t->idle_used_us = (double)used;
+    }
     if (t->has_sample)
         learn(t, now, (double)used, n);
     t->n_last = n;

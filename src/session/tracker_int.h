@@ -39,8 +39,9 @@ struct ek_tracker {
     int64_t sampled_us; /* of the latest sample of CPU */
     bool has_sample;
     int64_t swept_us;
-    int64_t idle_us; /* without a session since then; INT64_MAX: not idle */
-    uint32_t takes;  /* of slots, when last seen: modulo 2^28 */
+    int64_t idle_us;     /* without a session since then; INT64_MAX: not idle */
+    double idle_used_us; /* CPU at idle_us */
+    uint32_t takes;      /* of slots, when last seen: modulo 2^28 */
     int64_t begun_total, expired_total;
     int32_t n_open, n_young; /* when last looked */
     double cores, host_cores;

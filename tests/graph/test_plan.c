@@ -203,6 +203,23 @@ static int wrong_view(struct kit *k)
     return ek_graph_columns(k->g, kit_x(k, "x", 5, 1), 3, 3);
 }
 
+static int wrong_weight(struct kit *k)
+{
+    int w = ek_graph_param(
+        k->g, &(struct ek_param_spec){
+                  .name = "items", .rows = 5, .cols = 3, .is_table = true});
+    return ek_linear(k->g, kit_x(k, "x", 5, 1), w, -1, EK_ACT_NONE);
+}
+
+static int loss_of_a_part(struct kit *k)
+{
+    int a = kit_param(k, "a", 1, 1, 1), b = kit_param(k, "b", 1, 1, 1);
+    int both = ek_concat(k->g, (int[]){ek_scale(k->g, a, 1), ek_scale(k->g, b, 1)}, 2);
+    int y = ek_graph_columns(k->g, both, 0, 1);
+    ek_graph_loss(k->g, y);
+    return y;
+}
+
 static int wrong_loss(struct kit *k)
 {
     int x = kit_x(k, "x", 5, 1);
@@ -222,6 +239,8 @@ static void faults_of_building_are_told_by_the_plan(void **state)
                  {wrong_type, "scale: 'ids' has 1 columns of i32, expected 1 of f32"},
                  {wrong_parameter, "parameter 'w': (3,6) here, (6,3) before"},
                  {wrong_view, "columns 3 to 6 of 'lookup0'"},
+                 {wrong_weight, "linear: 'items' is a table"},
+                 {loss_of_a_part, "is no scalar made by an operation"},
                  {wrong_loss, "loss: 'lookup0' is no scalar"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
         struct kit k = {.n = 4};

@@ -237,6 +237,26 @@ static void the_base_is_learned_from_an_idle_window(void **state)
     ek_tracker_free(t);
 }
 
+/* Smoothed by EWMA, a third of what sessions took is left after a window. */
+static void the_base_holds_nothing_of_sessions_that_ended(void **state)
+{
+    (void)state;
+    struct kit_time k = {0};
+    struct ek_tracker_options o = kit_options(&k);
+    o.base_cores = EK_BASE_LEARN;
+    o.smoothing = EK_TRACKER_EWMA;
+    struct ek_tracker *t = kit_new(&o);
+    struct ek_session s;
+    kit_begin(t, &s, 1);
+    for (int i = 0; i < 60; i++)
+        kit_run(t, &k, 1, 8);
+    ek_session_end(&s);
+    for (int i = 0; i < 12; i++)
+        kit_run(t, &k, 1, 0.5);
+    assert_near(kit_read(t).base_cores, 0.5);
+    ek_tracker_free(t);
+}
+
 static void the_auto_factor_uses_the_measured_variation(void **state)
 {
     (void)state;
@@ -646,6 +666,7 @@ int main(void)
         cmocka_unit_test(the_mean_is_as_good_and_says_so),
         cmocka_unit_test(a_herd_of_new_sessions_does_not_look_cheap),
         cmocka_unit_test(the_base_is_learned_from_an_idle_window),
+        cmocka_unit_test(the_base_holds_nothing_of_sessions_that_ended),
         cmocka_unit_test(the_auto_factor_uses_the_measured_variation),
         cmocka_unit_test(what_others_take_of_the_machine_counts_if_wanted),
         cmocka_unit_test(a_container_is_measured_by_its_cgroup_and_quota),
