@@ -95,6 +95,7 @@ struct ek_tracker_options {
     double z;               /* AUTO: standard deviations kept free; 2.33 */
     const char *cgroup_dir; /* NULL: found; a folder with cpu.stat and cpu.max */
     const char *proc_dir;   /* NULL: "/proc" */
+    /* Called with the tracker's lock held: neither may call the tracker. */
     int64_t (*now_us)(void *arg); /* NULL: the system's monotonic clock */
     /* NULL: as `cpu` says; else CPU used so far by what serves the sessions. A return
      * that is not 0 is a failure. */
@@ -131,7 +132,8 @@ struct ek_session {
 
 /* Counts a session. EFULL: it is not counted (ending *s is harmless), and the balancer
  * should hear a refusal that it can take elsewhere (503, UNAVAILABLE).
- * Cost: no lock, no system call, < 50 ns when threads do not meet. */
+ * Cost: no lock, no system call, < 50 ns when threads do not meet; at the limit, begin
+ * looks once for sessions past their deadline before it refuses. */
 EK_SESSION_API int ek_session_begin(struct ek_tracker *t, struct ek_session *s);
 
 /* True for the one call that ended it; false, and nothing happens, when it was over

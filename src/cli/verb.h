@@ -21,6 +21,13 @@ struct ek_verb {
     int (*run)(int argc, char **argv);
 };
 
+/* --json, the same for every verb that prints results; at: of its bool in the settings. */
+#define EK_VERB_JSON(at)                                                               \
+    {                                                                                  \
+        .name = "json", .type = EK_OPT_FLAG, .offset = (at),                           \
+        .help = "print one JSON object"                                                \
+    }
+
 /* One a file: verb_<name>.c. */
 extern const struct ek_verb ek_verb_inspect;
 extern const struct ek_verb ek_verb_generate;

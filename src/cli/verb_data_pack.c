@@ -78,10 +78,7 @@ static const struct ek_opt opts[] = {
      .offset = AT(skip),
      .value = "NAME",
      .help = "leave this column of a recbole file out; may be repeated"},
-    {.name = "json",
-     .type = EK_OPT_FLAG,
-     .offset = AT(json),
-     .help = "print one JSON object"},
+    EK_VERB_JSON(AT(json)),
     {0},
 };
 

@@ -57,10 +57,7 @@ static const struct ek_opt opts[] = {
      .offset = AT(svg),
      .value = "FILE",
      .help = "draw lengths and popularity into FILE"},
-    {.name = "json",
-     .type = EK_OPT_FLAG,
-     .offset = AT(json),
-     .help = "print one JSON object"},
+    EK_VERB_JSON(AT(json)),
     {0},
 };
 

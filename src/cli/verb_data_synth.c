@@ -37,10 +37,7 @@ static const struct ek_opt opts[] = {
     REAL_OPT(zipf, 0, 10, "1", "exponent of the items' popularity; 0: all alike"),
     REAL_OPT(follow, 0, 1, "0.6", "chance that an item follows from the one before"),
     INT_OPT(seed, 0, 1e15, "1", "the same seed and options give the same file"),
-    {.name = "json",
-     .type = EK_OPT_FLAG,
-     .offset = AT(json),
-     .help = "print one JSON object"},
+    EK_VERB_JSON(AT(json)),
     {0},
 };
 

@@ -16,10 +16,7 @@ struct settings {
 };
 
 static const struct ek_opt opts[] = {
-    {.name = "json",
-     .type = EK_OPT_FLAG,
-     .offset = offsetof(struct settings, json),
-     .help = "print one JSON object"},
+    EK_VERB_JSON(offsetof(struct settings, json)),
     {.name = "tensors",
      .type = EK_OPT_FLAG,
      .offset = offsetof(struct settings, tensors),

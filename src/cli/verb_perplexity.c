@@ -58,10 +58,7 @@ static const struct ek_opt opts[] = {
      .help = "compare each prediction with those of the same model in this format "
              "with an f32 KV cache"},
     EK_OPT_MODEL_THREADS(offsetof(struct settings, model)),
-    {.name = "json",
-     .type = EK_OPT_FLAG,
-     .offset = offsetof(struct settings, json),
-     .help = "print one JSON object"},
+    EK_VERB_JSON(offsetof(struct settings, json)),
     {0},
 };
 

@@ -96,10 +96,7 @@ static const struct ek_opt opts[] = {
      .type = EK_OPT_FLAG,
      .offset = AT(quiet),
      .help = "no line for each matrix"},
-    {.name = "json",
-     .type = EK_OPT_FLAG,
-     .offset = AT(json),
-     .help = "print one JSON object"},
+    EK_VERB_JSON(AT(json)),
     {0},
 };
 

@@ -15,7 +15,7 @@
  *
  * Numbers: values are f32, ids i32, offsets i64. The same seed gives the same bits for
  * any number of threads: work is cut in blocks that depend on shapes alone, and sums
- * over rows are joined in the order of the blocks (tests/graph/test_threads.c). Bits may
+ * over rows are joined in the order of the blocks (tests/graph/test_same.c). Bits may
  * differ between ISAs.
  * Threads: one owner; the team of the options works inside a call.
  */

@@ -2,7 +2,7 @@
  * buckets, then each bucket is sorted by (row, entry). A bucket holds the rows of equal
  * low bits: popular items often have neighbouring ids, and would share one otherwise.
  *
- *   scratch:  key[n]  other[n]  count[blocks+1][BUCKETS]
+ *   scratch:  key[n]  other[n]  count[blocks][BUCKETS]
  *   key = row << 32 | entry, so sorting keys sorts by row and keeps the order of entries
  */
 #include "graph/rows.h"

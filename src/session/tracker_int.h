@@ -30,7 +30,7 @@ struct ek_tracker {
     char orca[EK_ORCA_N_NAMES][EK_ORCA_NAME_MAX + 1]; /* "": left out */
     bool counts_cgroup;                               /* CPU is the cgroup's */
 
-    pthread_mutex_t lock; /* all below; never taken by begin and end that succeed */
+    pthread_mutex_t lock; /* all below; begin tries it only at the limit */
     pthread_cond_t wake;  /* of the thread, with lock: is_over */
     pthread_t thread;
     bool has_thread, is_over;
