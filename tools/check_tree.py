@@ -26,8 +26,8 @@ LAW = {
     "graph": {"kernel", "num", "base"},
     "rec": {"graph", "kernel", "num", "base"},
     "serve": {"lm", "net", "session", "data", "kernel", "num", "base"},
-    "train": {"graph", "data", "kernel", "num", "base"},
-    "cli": {"train", "load", "serve", "lm", "net", "data", "kernel", "num", "base"},
+    "train": {"rec", "graph", "data", "kernel", "num", "base"},
+    "cli": {"train", "rec", "graph", "load", "serve", "lm", "net", "data", "kernel", "num", "base"},
 }
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|gets|alloca|localtime)\s*\(")
 HEAP = re.compile(r"\b(malloc|calloc|realloc|free|strdup|strndup)\s*\(")
