@@ -25,6 +25,7 @@ LAW = {
     "lm": {"data", "kernel", "num", "base"},
     "graph": {"kernel", "num", "base"},
     "rec": {"graph", "kernel", "num", "base"},
+    "route": {"net", "session", "base"},
     "serve": {"lm", "net", "session", "data", "kernel", "num", "base"},
     "train": {"rec", "graph", "data", "kernel", "num", "base"},
     "cli": {"train", "rec", "graph", "load", "serve", "lm", "net", "data", "kernel", "num", "base"},

@@ -1,0 +1,63 @@
+#include "net/message.h"
+
+#include <string.h>
+
+static char lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
+}
+
+bool ek_text_is(struct ek_text t, const char *word)
+{
+    for (size_t i = 0; i < t.n; i++) {
+        /* A word that ends here differs, too: its NUL is no byte of a head. */
+        if (lower(t.p[i]) != word[i])
+            return false;
+    }
+    return t.p && !word[t.n];
+}
+
+bool ek_text_equal(struct ek_text a, struct ek_text b)
+{
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t';
+}
+
+bool ek_text_next_member(struct ek_text *list, struct ek_text *member)
+{
+    const char *s = list->p, *end = s + list->n;
+    while (s < end && (is_space(*s) || *s == ','))
+        s++;
+    if (s == end)
+        return false;
+    const char *comma = memchr(s, ',', (size_t)(end - s));
+    const char *last = comma ? comma : end;
+    *list = ek_text_of(last, (size_t)(end - last));
+    while (is_space(last[-1]))
+        last--;
+    *member = ek_text_of(s, (size_t)(last - s));
+    return true;
+}
+
+bool ek_text_has_member(struct ek_text list, const char *word)
+{
+    struct ek_text member;
+    while (ek_text_next_member(&list, &member)) {
+        if (ek_text_is(member, word))
+            return true;
+    }
+    return false;
+}
+
+const struct ek_field *ek_head_field(const struct ek_head *h, const char *name)
+{
+    for (size_t i = 0; i < h->n_fields; i++) {
+        if (ek_text_is(h->fields[i].name, name))
+            return &h->fields[i];
+    }
+    return NULL;
+}

@@ -1,0 +1,61 @@
+/* message.h - the head of a request or an answer, of any version of HTTP: slices into
+ * memory that somebody else owns. What one connection parses another one writes.
+ */
+#ifndef EVENKEEL_NET_MESSAGE_H
+#define EVENKEEL_NET_MESSAGE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ek_text {
+    const char *p; /* not NUL-terminated; NULL: absent */
+    size_t n;
+};
+
+struct ek_field {
+    struct ek_text name;  /* a token, in the case it came in */
+    struct ek_text value; /* trimmed, without NUL, CR and LF */
+};
+
+enum { EK_HEAD_MAX_FIELDS = 100 }; /* browsers send about 20 */
+
+struct ek_head {
+    /* A request. */
+    struct ek_text method;
+    struct ek_text scheme;    /* "http" or "https" */
+    struct ek_text authority; /* Host, :authority; absent in HTTP/1.0 */
+    struct ek_text path;      /* raw, with its query; begins with '/', or is "*" */
+    /* An answer. */
+    int status; /* 100..599; 0: a request */
+    /* Both. */
+    const struct ek_field *fields; /* end to end: those of one connection (Connection
+                                      and what it names, Keep-Alive, Transfer-Encoding,
+                                      Upgrade, TE but "trailers", Host) are not here */
+    size_t n_fields;
+    int64_t body_bytes; /* what Content-Length says, -1: nothing; the field is there,
+                            too */
+    bool is_websocket;  /* a request: wants a WebSocket (RFC 6455 or 8441). An answer
+                            of status 101: is one from here on. Its handshake fields
+                            Sec-WebSocket-Key and -Accept are not among the fields */
+    bool expects_continue;
+};
+
+static inline struct ek_text ek_text_of(const char *p, size_t n)
+{
+    return (struct ek_text){p, n};
+}
+
+/* ASCII case does not count; `word` in lower case, NUL-terminated. */
+bool ek_text_is(struct ek_text t, const char *word);
+bool ek_text_equal(struct ek_text a, struct ek_text b); /* to the byte */
+
+/* The next member of a comma-separated list (RFC 9110 5.6.1), empty ones skipped; list
+ * moves behind it. False at the end. */
+bool ek_text_next_member(struct ek_text *list, struct ek_text *member);
+bool ek_text_has_member(struct ek_text list, const char *word);
+
+/* First field of that (lower case) name, or NULL. */
+const struct ek_field *ek_head_field(const struct ek_head *h, const char *name);
+
+#endif
