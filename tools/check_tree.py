@@ -28,7 +28,7 @@ LAW = {
     "route": {"net", "session", "base"},
     "serve": {"lm", "net", "session", "data", "kernel", "num", "base"},
     "train": {"rec", "graph", "data", "kernel", "num", "base"},
-    "cli": {"train", "rec", "graph", "load", "serve", "lm", "net", "data", "kernel", "num", "base"},
+    "cli": {"train", "rec", "graph", "load", "route", "serve", "lm", "net", "data", "kernel", "num", "base"},
 }
 BANNED = re.compile(r"\b(strcpy|strcat|sprintf|vsprintf|strtok|atoi|atol|gets|alloca|localtime)\s*\(")
 HEAP = re.compile(r"\b(malloc|calloc|realloc|free|strdup|strndup)\s*\(")
