@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "net/http_int.h"
-#include "net/tls_int.h"
+#include "net/tls.h"
 
 #include <assert.h>
 #include <errno.h>

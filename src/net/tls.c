@@ -2,21 +2,26 @@
 
 #include "base/mem.h"
 #include "net/loop.h"
-#include "net/tls_int.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <openssl/x509v3.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+enum { ALPN_MAX_BYTES = 64 };
+
 struct ek_tls_context {
     SSL_CTX *ctx;
     BIO_METHOD *socket_method; /* OpenSSL's own would raise SIGPIPE on a closed peer */
+    unsigned char alpn[ALPN_MAX_BYTES]; /* as on the wire: length, name, length, ... */
+    unsigned alpn_n;
 };
 
 struct ek_tls {
@@ -24,6 +29,7 @@ struct ek_tls {
     int fd;         /* borrowed */
     bool is_failed; /* a fatal error: no close_notify may follow */
     bool has_met_http;
+    const char *reason; /* of the failure, OpenSSL's constant; NULL: none */
 };
 
 /* Socket BIO ------------------------------------------------------------------- */
@@ -101,15 +107,16 @@ static int check_readable(const char *path, const char *what, struct ek_err *err
                       "%s: the TLS %s cannot be read: %s", path, what, strerror(errno));
 }
 
-static int choose_http11(SSL *ssl, const unsigned char **out, unsigned char *out_n,
-                         const unsigned char *in, unsigned in_n, void *arg)
+static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_n,
+                       const unsigned char *in, unsigned in_n, void *arg)
 {
-    static const unsigned char ours[] = "\x08http/1.1";
+    const struct ek_tls_context *t = arg;
     unsigned char *chosen = NULL;
     (void)ssl;
-    (void)arg;
+    if (t->alpn_n == 0)
+        return SSL_TLSEXT_ERR_NOACK;
     /* A client that offers only what we do not speak is told so (RFC 7301 3.2). */
-    if (SSL_select_next_proto(&chosen, out_n, ours, sizeof ours - 1, in, in_n) !=
+    if (SSL_select_next_proto(&chosen, out_n, t->alpn, t->alpn_n, in, in_n) !=
         OPENSSL_NPN_NEGOTIATED)
         return SSL_TLSEXT_ERR_ALERT_FATAL;
     *out = chosen;
@@ -137,7 +144,6 @@ static bool set_up(SSL_CTX *ctx)
                                  SSL_OP_CIPHER_SERVER_PREFERENCE |
                                  SSL_OP_IGNORE_UNEXPECTED_EOF);
     SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
-    SSL_CTX_set_alpn_select_cb(ctx, choose_http11, NULL);
     SSL_CTX_set_default_passwd_cb(ctx, refuse_passphrase);
     return SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) == 1;
 }
@@ -170,17 +176,52 @@ static int load(SSL_CTX *ctx, const char *cert_path, const char *key_path,
     return 0;
 }
 
-int ek_tls_context_new(struct ek_tls_context **tls, const char *cert_path,
-                       const char *key_path, struct ek_err *err)
+static int trust(SSL_CTX *ctx, const char *ca_path, bool skips_verify,
+                 struct ek_err *err)
+{
+    if (skips_verify)
+        return 0;
+    SSL_CTX_set_verify(ctx, SSL_VERIFY_PEER, NULL);
+    int rc = ca_path ? check_readable(ca_path, "CA certificate", err) : 0;
+    if (rc)
+        return rc;
+    ERR_clear_error();
+    if (ca_path && SSL_CTX_load_verify_file(ctx, ca_path) != 1)
+        return ek_err_set(err, EK_EFORMAT, "%s: not a PEM file of CA certificates: %s",
+                          ca_path, library_reason());
+    if (!ca_path && SSL_CTX_set_default_verify_paths(ctx) != 1)
+        return ek_err_set(err, EK_EIO, "TLS: the system's CA certificates: %s",
+                          library_reason());
+    return 0;
+}
+
+static int context_new(struct ek_tls_context **tls, const SSL_METHOD *method,
+                       struct ek_err *err)
 {
     struct ek_tls_context *t = ek_calloc(1, sizeof *t);
     if (!t)
         return ek_err_set(err, EK_ENOMEM, "TLS: out of memory");
-    t->ctx = SSL_CTX_new(TLS_server_method());
+    t->ctx = SSL_CTX_new(method);
     t->socket_method = make_socket_method();
-    int rc = 0;
-    if (!t->ctx || !t->socket_method || !set_up(t->ctx))
-        rc = ek_err_set(err, EK_ENOMEM, "TLS: %s", library_reason());
+    if (!t->ctx || !t->socket_method || !set_up(t->ctx)) {
+        int rc = ek_err_set(err, EK_ENOMEM, "TLS: %s", library_reason());
+        ERR_clear_error();
+        ek_tls_context_free(t);
+        return rc;
+    }
+    *tls = t;
+    return 0;
+}
+
+int ek_tls_context_new(struct ek_tls_context **tls, const char *cert_path,
+                       const char *key_path, struct ek_err *err)
+{
+    struct ek_tls_context *t = NULL;
+    int rc = context_new(&t, TLS_server_method(), err);
+    if (rc)
+        return rc;
+    SSL_CTX_set_alpn_select_cb(t->ctx, choose_alpn, t);
+    rc = ek_tls_context_set_alpn(t, "http/1.1");
     if (!rc)
         rc = load(t->ctx, cert_path, key_path, err);
     ERR_clear_error();
@@ -189,6 +230,41 @@ int ek_tls_context_new(struct ek_tls_context **tls, const char *cert_path,
         return rc;
     }
     *tls = t;
+    return 0;
+}
+
+int ek_tls_client_context_new(struct ek_tls_context **tls, const char *ca_path,
+                              bool skips_verify, struct ek_err *err)
+{
+    struct ek_tls_context *t = NULL;
+    int rc = context_new(&t, TLS_client_method(), err);
+    if (rc)
+        return rc;
+    rc = trust(t->ctx, ca_path, skips_verify, err);
+    ERR_clear_error();
+    if (rc) {
+        ek_tls_context_free(t);
+        return rc;
+    }
+    *tls = t;
+    return 0;
+}
+
+int ek_tls_context_set_alpn(struct ek_tls_context *tls, const char *names)
+{
+    unsigned char wire[ALPN_MAX_BYTES];
+    size_t n = 0;
+    while (*names) {
+        size_t len = strcspn(names, ",");
+        if (len == 0 || n + 1 + len > sizeof wire)
+            return EK_ELIMIT;
+        wire[n++] = (unsigned char)len;
+        memcpy(wire + n, names, len);
+        n += len;
+        names += len + (names[len] == ',');
+    }
+    memcpy(tls->alpn, wire, n);
+    tls->alpn_n = (unsigned)n;
     return 0;
 }
 
@@ -203,7 +279,7 @@ void ek_tls_context_free(struct ek_tls_context *tls)
 
 /* Connection ------------------------------------------------------------------- */
 
-int ek_tls_new(struct ek_tls **t, struct ek_tls_context *context, int fd)
+static int conn_new(struct ek_tls **t, struct ek_tls_context *context, int fd)
 {
     struct ek_tls *v = ek_calloc(1, sizeof *v);
     if (!v)
@@ -218,7 +294,50 @@ int ek_tls_new(struct ek_tls **t, struct ek_tls_context *context, int fd)
     }
     BIO_set_data(bio, v);
     SSL_set_bio(v->ssl, bio, bio); /* takes it */
+    *t = v;
+    return 0;
+}
+
+int ek_tls_new(struct ek_tls **t, struct ek_tls_context *context, int fd)
+{
+    struct ek_tls *v = NULL;
+    int rc = conn_new(&v, context, fd);
+    if (rc)
+        return rc;
     SSL_set_accept_state(v->ssl);
+    *t = v;
+    return 0;
+}
+
+static bool is_address(const char *host)
+{
+    unsigned char bytes[sizeof(struct in6_addr)];
+    return inet_pton(AF_INET, host, bytes) == 1 ||
+           inet_pton(AF_INET6, host, bytes) == 1;
+}
+
+static bool name_peer(SSL *ssl, const char *host)
+{
+    if (is_address(host))
+        return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
+    return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
+}
+
+int ek_tls_connect_new(struct ek_tls **t, struct ek_tls_context *context, int fd,
+                       const char *host)
+{
+    struct ek_tls *v = NULL;
+    int rc = conn_new(&v, context, fd);
+    if (rc)
+        return rc;
+    SSL_set_connect_state(v->ssl);
+    if (!name_peer(v->ssl, host) ||
+        (context->alpn_n > 0 &&
+         SSL_set_alpn_protos(v->ssl, context->alpn, context->alpn_n) != 0)) {
+        ERR_clear_error();
+        ek_tls_free(v);
+        return EK_ENOMEM;
+    }
     *t = v;
     return 0;
 }
@@ -229,6 +348,15 @@ void ek_tls_free(struct ek_tls *t)
         return;
     SSL_free(t->ssl);
     ek_free(t);
+}
+
+/* A certificate that was not accepted says more than the error it led to. */
+static const char *failure_reason(const SSL *ssl)
+{
+    long verdict = SSL_get_verify_result(ssl);
+    if (verdict != X509_V_OK)
+        return X509_verify_cert_error_string(verdict);
+    return ERR_peek_error() ? library_reason() : NULL;
 }
 
 /* What a call that returned ret <= 0 means. */
@@ -245,6 +373,7 @@ static int outcome(struct ek_tls *t, int ret, int *want)
         return EK_ECLOSED;
     default:
         t->is_failed = true;
+        t->reason = failure_reason(t->ssl);
         t->has_met_http = ERR_GET_REASON(ERR_peek_error()) == SSL_R_HTTP_REQUEST;
         ERR_clear_error();
         return EK_ECLOSED;
@@ -264,6 +393,19 @@ int ek_tls_handshake(struct ek_tls *t, int *want)
 bool ek_tls_met_http(const struct ek_tls *t)
 {
     return t->has_met_http;
+}
+
+const char *ek_tls_reason(const struct ek_tls *t)
+{
+    return t->reason ? t->reason : "";
+}
+
+bool ek_tls_has_alpn(const struct ek_tls *t, const char *name)
+{
+    const unsigned char *p = NULL;
+    unsigned n = 0;
+    SSL_get0_alpn_selected(t->ssl, &p, &n);
+    return n > 0 && n == strlen(name) && memcmp(p, name, n) == 0;
 }
 
 int ek_tls_read(struct ek_tls *t, void *p, size_t cap, size_t *got, int *want)

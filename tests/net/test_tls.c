@@ -410,6 +410,89 @@ static void a_handshake_has_the_head_timeout(void **state)
     ek_http_server_free(s);
 }
 
+/* Our own client ---------------------------------------------------------------- */
+
+/* 0: agreed, EK_ECLOSED: not; *t is the connection in any case. */
+static int connect_ours(struct fixture *f, struct ek_tls **t,
+                        struct ek_tls_context *context, const char *host)
+{
+    int want = 0, rc = EK_EAGAIN;
+    set_nonblocking(f);
+    assert_int_equal(ek_tls_connect_new(t, context, f->c.fd, host), 0);
+    for (int i = 0; i < 2000 && rc == EK_EAGAIN; i++) {
+        rc = ek_tls_handshake(*t, &want);
+        run_for(f->loop, 200);
+    }
+    return rc;
+}
+
+static void reconnect(struct fixture *f)
+{
+    client_close(&f->c);
+    client_open(&f->c, ek_http_server_address(f->server));
+}
+
+static void our_client_verifies_certificate_and_name(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        bool has_ca, skips;
+        const char *host, *reason; /* NULL: agreed */
+    } cases[] = {
+        {true, false, "localhost", NULL},
+        {true, false, "elsewhere", "hostname mismatch"},
+        {true, false, "127.0.0.1", "IP address mismatch"},
+        {false, false, "localhost", "self-signed certificate"},
+        {false, true, "elsewhere", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ek_tls_context *context = NULL;
+        struct ek_tls *t = NULL;
+        reconnect(f);
+        assert_int_equal(ek_tls_client_context_new(&context,
+                                                   cases[i].has_ca ? f->cert : NULL,
+                                                   cases[i].skips, NULL),
+                         0);
+        int rc = connect_ours(f, &t, context, cases[i].host);
+        assert_int_equal(rc, cases[i].reason ? EK_ECLOSED : 0);
+        assert_string_equal(ek_tls_reason(t), cases[i].reason ? cases[i].reason : "");
+        ek_tls_free(t);
+        ek_tls_context_free(context);
+    }
+}
+
+static void our_client_and_server_agree_on_the_dearest_protocol(void **state)
+{
+    struct fixture *f = *state;
+    static const struct {
+        const char *server, *client, *agreed; /* NULL: refused */
+    } cases[] = {
+        {"h2,http/1.1", "h2,http/1.1", "h2"},
+        {"http/1.1,h2", "h2,http/1.1", "http/1.1"},
+        {"http/1.1", "h2,http/1.1", "http/1.1"},
+        {"h2", "http/1.1", NULL},
+        {"h2", "", ""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct ek_tls_context *context = NULL;
+        struct ek_tls *t = NULL;
+        reconnect(f);
+        assert_int_equal(ek_tls_context_set_alpn(f->tls, cases[i].server), 0);
+        assert_int_equal(ek_tls_client_context_new(&context, f->cert, false, NULL), 0);
+        assert_int_equal(ek_tls_context_set_alpn(context, cases[i].client), 0);
+        int rc = connect_ours(f, &t, context, "localhost");
+        assert_int_equal(rc, cases[i].agreed ? 0 : EK_ECLOSED);
+        for (size_t k = 0; cases[i].agreed && k < 2; k++) {
+            const char *name = k ? "http/1.1" : "h2";
+            assert_int_equal(ek_tls_has_alpn(t, name),
+                             strcmp(name, cases[i].agreed) == 0);
+        }
+        ek_tls_free(t);
+        ek_tls_context_free(context);
+    }
+    assert_int_equal(ek_tls_context_set_alpn(f->tls, "h2,,h2"), EK_ELIMIT);
+}
+
 /* Files ------------------------------------------------------------------------ */
 
 static void assert_refused(const char *cert, const char *key, int status,
@@ -456,6 +539,8 @@ int main(void)
         T(plain_http_is_told_to_use_https),
         T(garbage_and_silence_do_no_harm),
         T(a_handshake_has_the_head_timeout),
+        T(our_client_verifies_certificate_and_name),
+        T(our_client_and_server_agree_on_the_dearest_protocol),
         T(bad_files_are_refused_with_a_sentence_naming_them),
     };
     return cmocka_run_group_tests_name("net/tls", tests, NULL, NULL);
