@@ -180,6 +180,11 @@ int ek_graph_columns(struct ek_graph *g, int v, int64_t first, int64_t cols)
     return g->n_values - 1;
 }
 
+int64_t ek_graph_cols(const struct ek_graph *g, int v)
+{
+    return g->err.status || !is_value(g, v) ? -1 : g->values[v].cols;
+}
+
 int ek_graph_name(struct ek_graph *g, int v, const char *name)
 {
     if (can_build(g) && is_value(g, v))

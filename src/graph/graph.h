@@ -73,6 +73,9 @@ int ek_graph_param(struct ek_graph *g, const struct ek_param_spec *spec);
 /* Columns [first, first+cols) of v: a view, no work and no memory, in both directions. */
 int ek_graph_columns(struct ek_graph *g, int v, int64_t first, int64_t cols);
 
+/* Columns of v; -1 after a fault. */
+int64_t ek_graph_cols(const struct ek_graph *g, int v);
+
 /* v by another name, for explain and for finding it again. */
 int ek_graph_name(struct ek_graph *g, int v, const char *name);
 int ek_graph_find(const struct ek_graph *g, const char *name); /* -1: none */

@@ -19,10 +19,10 @@
 
 enum ek_rec_kind { EK_REC_SASREC, EK_REC_HSTU, EK_REC_GEM };
 enum ek_rec_loss { EK_REC_SAMPLED, EK_REC_FULL };
-enum ek_rec_norm {
-    EK_REC_CEILING,
-    EK_REC_LENGTH
-}; /* HSTU divides by max_length, or L */
+enum ek_rec_norm {                 /* HSTU divides by */
+                   EK_REC_CEILING, /* max_length + 11, the padded length of the published code */
+                   EK_REC_LENGTH, /* the sequence's own length */
+};
 
 /* A feature beside the item: a column of the log. */
 struct ek_rec_column {
@@ -61,6 +61,7 @@ struct ek_rec_shape {
     int64_t max_sequences, max_rows; /* of a batch (ek_loader_ceiling) */
     int n_columns;
     const struct ek_rec_column *columns; /* borrowed while the model is built */
+    bool lacks_times;                    /* its rows have no time */
 };
 
 /* One batch; everything is borrowed until the next bind. */
@@ -93,12 +94,18 @@ void ek_rec_free(struct ek_rec *m); /* NULL is fine; parameters are left alone *
 /* The graph, planned: forward and backward are its calls. */
 struct ek_graph *ek_rec_graph(const struct ek_rec *m);
 
-/* Sets the axes and binds the inputs; positions and what else follows from the offsets
- * is written here. Errors: EK_ELIMIT over the shape (nothing is bound). */
+/* Sets the axes and binds the inputs; positions (from the start of each sequence) and
+ * what else follows from the offsets is written here. Errors, with nothing bound:
+ * EK_ELIMIT over the shape or max_length; EK_EINVAL offsets that do not rise from 0 to T,
+ * an item, target, negative or level out of range, an input missing that the model
+ * reads. Cost: O(T). */
 int ek_rec_bind(struct ek_rec *m, const struct ek_rec_batch *batch) EK_MUST_USE;
 
-int ek_rec_h(const struct ek_rec *m); /* value (T, dim); with is_cosine of length 1 */
-int ek_rec_items(const struct ek_rec *m); /* parameter (n_items, dim) */
+/* Value (T, dim). With is_cosine of length 1, in a graph that only runs forward; the
+ * loss brings it to length 1 by itself. */
+int ek_rec_h(const struct ek_rec *m);
+int ek_rec_items(const struct ek_rec *m); /* id in the set; (n_items, dim) */
+int ek_rec_loss(const struct ek_rec *m);  /* value (1,1); -1: forward only */
 int ek_rec_click(const struct ek_rec *m); /* value (T, 1), the logit; -1: none */
 
 const char *ek_rec_kind_name(enum ek_rec_kind kind); /* "sasrec", "hstu", "gem" */
