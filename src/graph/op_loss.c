@@ -6,25 +6,36 @@
 
 /* --- bce --------------------------------------------------------------------------------- */
 
+/* Rows with a label: those without one have a negative y. */
+static int64_t n_labels(const struct ek_op_run *r)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < r->in[1].rows; i++)
+        n += *ek_at(r->in[1], i) >= 0;
+    return n;
+}
+
 /* -(y log p + (1-y) log(1-p)) = max(x,0) - x y + log(1 + exp(-|x|)), summed in f64 in the
- * order of rows: as many as a batch has users. */
+ * order of rows. */
 static void bce_forward(const struct ek_op_run *r)
 {
     double sum = 0;
-    int64_t N = r->in[0].rows;
-    for (int64_t i = 0; i < N; i++) {
+    int64_t n = n_labels(r);
+    for (int64_t i = 0; i < r->in[0].rows; i++) {
         double x = (double)*ek_at(r->in[0], i), y = (double)*ek_at(r->in[1], i);
-        sum += (x > 0 ? x : 0) - x * y + log1p(exp(-fabs(x)));
+        if (y >= 0)
+            sum += (x > 0 ? x : 0) - x * y + log1p(exp(-fabs(x)));
     }
-    r->out[0].f[0] = N ? (float)(sum / (double)N) : 0.0f;
+    r->out[0].f[0] = n ? (float)(sum / (double)n) : 0.0f;
 }
 
 static void bce_backward(const struct ek_op_run *r)
 {
-    int64_t N = r->in[0].rows;
-    for (int64_t i = 0; i < N; i++) {
-        double x = (double)*ek_at(r->in[0], i), y = (double)*ek_at(r->in[1], i);
-        double d = (1 / (1 + exp(-x)) - y) / (double)N * (double)r->dout[0].f[0];
+    int64_t n = n_labels(r);
+    for (int64_t i = 0; i < r->in[0].rows; i++) {
+        double x = (double)*ek_at(r->in[0], i), y = (double)*ek_at(r->in[1], i), d = 0;
+        if (y >= 0)
+            d = (1 / (1 + exp(-x)) - y) / (double)n * (double)r->dout[0].f[0];
         float *dx = ek_at(r->din[0], i);
         *dx = (ek_is_added(r, 0) ? *dx : 0.0f) + (float)d;
     }

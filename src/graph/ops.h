@@ -60,6 +60,20 @@ int ek_bag(struct ek_graph *g, int table, int ids, int offsets, int axis, bool i
  * Recommendation" (the optimised FM). */
 int ek_low_rank(struct ek_graph *g, int x, int p, int64_t n_features);
 
+/* A linear layer along the features: Y = W^T X + B, x (N, n*d) seen as X (n,d) for each
+ * row, w (n,m), bias (1, m*d) or -1 -> (N, m*d). Reads x, w.
+ * Source: Wukong's linear compression; the Z of SumKronLinear, sum_i Z_i^T X W_i. */
+int ek_compress(struct ek_graph *g, int x, int w, int bias);
+
+/* y[i] = x[ids[i]] of a value x that is no parameter; ids (N,1) i32, a negative one gives
+ * zeros, any may repeat. Reads ids. */
+int ek_gather(struct ek_graph *g, int x, int ids);
+
+/* The same numbers in the same order as rows of `cols` on another axis: each row split
+ * into its parts, or so many rows joined. A copy. The caller sets both axes so that the
+ * numbers are as many. Reads nothing. */
+int ek_reshape(struct ek_graph *g, int x, int axis, int64_t cols);
+
 /* Attention on jagged rows (kernel/jagged.h has the formulas): softmax (JFA,
  * BlockAttention), or phi in its place (GDPA, HSTU).
  *
@@ -107,7 +121,8 @@ int ek_sampled_softmax(struct ek_graph *g, int h, int table, int targets, int ne
 int ek_full_softmax(struct ek_graph *g, int h, int table, int targets, int64_t first,
                     const struct ek_sampled *o);
 
-/* Mean over rows of -(y log p + (1-y) log(1-p)), p = sigmoid(x); x (N,1), y (N,1) f32. */
+/* Mean over the rows with y >= 0 of -(y log p + (1-y) log(1-p)), p = sigmoid(x); x (N,1),
+ * y (N,1) f32 in [0,1], or negative: no label. */
 int ek_bce(struct ek_graph *g, int x, int y);
 
 /* sum of a * b over everything -> (1,1): losses of one's own, and gradient checks. */

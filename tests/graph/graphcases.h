@@ -159,6 +159,40 @@ static int case_low_rank(struct kit *k)
     return kit_loss(k, ek_low_rank(k->g, x, p, 4), k->axis, 12);
 }
 
+static int case_compress(struct kit *k)
+{
+    int x = kit_x(k, "x", 4 * 6, 1), w = kit_param(k, "w", 4, 3, 1);
+    return kit_loss(k, ek_compress(k->g, x, w, kit_param(k, "b", 1, 18, 1)), k->axis,
+                    18);
+}
+
+/* Rows of seven, often the same one, and none; x is read a second time, so that its
+ * gradient is added to. */
+static int case_gather(struct kit *k)
+{
+    int seven = kit_axis(k, "seven", 7);
+    int all = kit_input(k, "sevens", seven, 1, EK_DTYPE_I32);
+    int some = kit_input(k, "some", k->axis, 1, EK_DTYPE_I32);
+    int others = kit_input(k, "targets", k->axis, 1, EK_DTYPE_I32);
+    int x = ek_lookup(k->g, kit_param(k, "x", 7, 6, 1), all, 1);
+    int y = ek_gather(k->g, ek_scale(k->g, x, 2), some);
+    y = ek_mul(k->g, y, ek_gather(k->g, x, others));
+    return kit_loss(k, ek_mul(k->g, y, ek_gather(k->g, x, some)), k->axis, 6);
+}
+
+/* To rows of their own and back, from a part of a value too. */
+static int case_reshape(struct kit *k)
+{
+    int thirds = ek_graph_axis(k->g, "thirds", 3 * k->n);
+    assert_int_equal(ek_graph_set_axis(k->g, thirds, 3 * k->n), 0);
+    k->folded = thirds;
+    int x = ek_scale(k->g, kit_x(k, "x", 15, 1), 1), w = kit_param(k, "w", 4, 4, 1);
+    int part = ek_graph_columns(k->g, x, 2, 12);
+    int y = ek_linear(k->g, ek_reshape(k->g, part, thirds, 4), w, -1, EK_ACT_TANH);
+    y = ek_reshape(k->g, y, k->axis, 12);
+    return kit_loss(k, ek_mul(k->g, y, part), k->axis, 12);
+}
+
 static int sampled(struct kit *k, bool is_cosine)
 {
     int targets = kit_input(k, "targets", k->axis, 1, EK_DTYPE_I32);
@@ -200,6 +234,14 @@ static int case_full_cosine(struct kit *k)
 static int case_bce(struct kit *k)
 {
     int labels = kit_input(k, "labels", k->axis, 1, EK_DTYPE_F32);
+    int x = kit_x(k, "x", 3, 1), w = kit_param(k, "w", 3, 1, 1);
+    return kit_scalar(k, ek_bce(k->g, ek_linear(k->g, x, w, -1, EK_ACT_NONE), labels));
+}
+
+/* Labels between 0 and 1, and none: the weights are negative as often as not. */
+static int case_bce_some(struct kit *k)
+{
+    int labels = kit_input(k, "weights", k->axis, 1, EK_DTYPE_F32);
     int x = kit_x(k, "x", 3, 1), w = kit_param(k, "w", 3, 1, 1);
     return kit_scalar(k, ek_bce(k->g, ek_linear(k->g, x, w, -1, EK_ACT_NONE), labels));
 }
@@ -248,6 +290,9 @@ static const struct kit_case kit_cases[] = {
     CASE(bag_sum),
     CASE(bag_mean),
     CASE(low_rank),
+    CASE(compress),
+    CASE(gather),
+    CASE(reshape),
     CASE(sampled_dot),
     CASE(sampled_cosine),
     CASE(full_dot),
@@ -257,6 +302,7 @@ static const struct kit_case kit_cases[] = {
     CASE(attention_hstu),
     CASE(attention_broadcast),
     CASE(bce),
+    CASE(bce_some),
     CASE(model),
 };
 

@@ -21,6 +21,7 @@ struct kit {
     struct ek_graph *g;
     int64_t n; /* rows of the axis */
     int axis, ids, y, w;
+    int folded;               /* an axis of three times the rows; 0: none */
     int32_t *identity, *ints; /* (KIT_MAX) 0, 1, 2 ...; random below 7, some negative */
     int64_t *offsets;
     float *weights, *unit; /* (KIT_MAX) random; in {0,1} */
@@ -70,7 +71,7 @@ static inline void kit_bind(struct kit *k)
         const char *name;
         int kind;
     } names[] = {{"ids", 0},     {"targets", 1}, {"negatives", 0}, {"offsets", 2},
-                 {"weights", 3}, {"labels", 4},  {"some", 1}};
+                 {"weights", 3}, {"labels", 4},  {"some", 1},      {"sevens", 0}};
     for (size_t i = 0; i < COUNT(names); i++) {
         int v = ek_graph_find(k->g, names[i].name);
         const void *p[] = {k->identity, k->ints, k->offsets, k->weights, k->unit};
@@ -167,6 +168,8 @@ static inline int kit_scalar(struct kit *k, int loss)
 static inline void kit_forward(struct kit *k)
 {
     assert_int_equal(ek_graph_set_axis(k->g, k->axis, k->n), 0);
+    if (k->folded)
+        assert_int_equal(ek_graph_set_axis(k->g, k->folded, 3 * k->n), 0);
     ek_graph_forward(k->g, 1);
 }
 
