@@ -51,8 +51,11 @@ static const struct ek_opt_verb table = {
         "an item is one of the 4 planted successors of the one before (chances "
         "8:4:2:1). "
         "Users have a segment; click is 1 with the chance in click_chance, higher for "
-        "items of the segment's group and for items that followed: a model can do no "
-        "better than that column, so never train on it.",
+        "items of the segment's group and for successors: a model can do no better "
+        "than "
+        "that column, so never train on it. The best normalised entropy there can be "
+        "is "
+        "printed.",
     .examples = "keel data synth made.pack --users 1000000 --items 200000 --seed 7",
     .opts = opts,
     .min_args = 1,
@@ -75,9 +78,20 @@ static int make(struct ek_events *e, const struct settings *set, struct ek_err *
 
 static int report(struct ek_buf *out, const struct ek_events *e, bool is_json)
 {
+    struct ek_synth_clicks c = ek_synth_clicks(e);
     int rc = is_json ? ek_buf_add_char(out, '{') : 0;
     if (!rc)
         rc = ek_data_add_counts(out, e, is_json);
+    if (!rc)
+        rc = ek_buf_addf(out,
+                         is_json ? ", \"click_rate\": %.6f, \"click_entropy\": %.6f, "
+                                   "\"click_bayes_entropy\": %.6f"
+                                 : "clicks        rate %.4f, entropy %.4f; best "
+                                   "possible %.4f (nats)\n",
+                         c.rate, c.entropy, c.bayes);
+    if (!rc && !is_json && c.entropy > 0)
+        rc = ek_buf_addf(out, "              best normalised entropy %.4f\n",
+                         c.bayes / c.entropy);
     return rc || !is_json ? rc : ek_buf_add_str(out, "}\n");
 }
 

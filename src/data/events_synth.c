@@ -102,12 +102,21 @@ static int64_t draw_length(struct synth *s)
     return v < (double)o->min_length ? o->min_length : (int64_t)v;
 }
 
-static int add_event(struct synth *s, int32_t user, int64_t id, int64_t us,
-                     bool followed, int segment)
+/* last: the item before, -1: none. */
+static bool is_successor(const struct synth *s, int64_t last, int64_t id)
+{
+    bool is_one = false;
+    for (int i = 0; i < EK_SYNTH_SUCCESSORS && last >= 0; i++)
+        is_one |= ek_synth_successor(s->o, last, i) == id;
+    return is_one;
+}
+
+static int add_event(struct synth *s, int32_t user, int64_t last, int64_t id,
+                     int64_t us, int segment)
 {
     struct ek_build_column *columns = s->build.columns;
     double z = -1.0 + (id % EK_SYNTH_SEGMENTS == segment ? 1.5 : -0.5) +
-               (followed ? 1.0 : 0.0);
+               (is_successor(s, last, id) ? 1.0 : 0.0);
     float chance = (float)(1.0 / (1.0 + exp(-z)));
     char name[24];
     int rc = 0;
@@ -129,7 +138,7 @@ static int add_user(struct synth *s, int64_t u)
     char name[24];
     int32_t user = 0;
     int segment = (int)ek_rng_below(&s->rng, EK_SYNTH_SEGMENTS);
-    int64_t n = draw_length(s), id = 0;
+    int64_t n = draw_length(s), id = -1;
     int64_t us =
         START_US + (int64_t)(ek_rng_uniform(&s->rng) * 90.0 * 86400.0) * 1000000;
     int len = snprintf(name, sizeof name, "%" PRId64, u + 1);
@@ -138,12 +147,35 @@ static int add_user(struct synth *s, int64_t u)
         rc = ek_build_level(&s->build.columns[0], segments[segment], 1);
     for (int64_t i = 0; i < n && !rc; i++) {
         bool followed = i > 0 && ek_rng_uniform(&s->rng) < s->o->follow;
+        int64_t last = id;
         id = followed ? follow(s, id) : draw_item(s);
-        rc = add_event(s, user, id, us, followed, segment);
+        rc = add_event(s, user, last, id, us, segment);
         double gap = exp(log(3600.0) + 1.5 * ek_rng_normal(&s->rng));
         us += (int64_t)(gap < 1e8 ? gap : 1e8) * 1000000;
     }
     return rc;
+}
+
+static double entropy(double p)
+{
+    return p <= 0.0 || p >= 1.0 ? 0.0 : -p * log(p) - (1.0 - p) * log1p(-p);
+}
+
+struct ek_synth_clicks ek_synth_clicks(const struct ek_events *e)
+{
+    const struct ek_column *click = ek_events_column(e, "click");
+    const struct ek_column *chance = ek_events_column(e, "click_chance");
+    struct ek_synth_clicks c = {0};
+    if (!click || !chance || e->n == 0)
+        return c;
+    for (int64_t i = 0; i < e->n; i++) {
+        c.rate += (double)click->numbers[i];
+        c.bayes += entropy((double)chance->numbers[i]);
+    }
+    c.rate /= (double)e->n;
+    c.bayes /= (double)e->n;
+    c.entropy = entropy(c.rate);
+    return c;
 }
 
 static int check(const struct ek_synth_options *o, struct ek_err *err)

@@ -9,7 +9,8 @@
  *   segment      a category of users, 4 levels
  *   click        0 or 1: 1 with probability click_chance = 1/(1 + exp(-z)), z = -1 plus
  *                1.5 if the item's group (id mod 4) is the user's segment, else minus
- *                0.5, plus 1 if the item followed from the one before
+ *                0.5, plus 1 if the item is a successor of the one before: a function
+ *                of user, item and history, so that no model can know more
  *   times        gaps of exp(normal(log 1 hour, 1.5)) seconds
  */
 #ifndef EVENKEEL_DATA_EVENTS_SYNTH_H
@@ -32,6 +33,15 @@ struct ek_synth_options {
 /* Errors: EK_EINVAL options out of range; EK_ELIMIT over EK_EVENTS_MAX; EK_ENOMEM. */
 int ek_events_synth(struct ek_events *e, const struct ek_synth_options *o,
                     struct ek_err *err) EK_MUST_USE;
+
+/* The best that can be said of the clicks of a made log: entropies in nats an event.
+ *   entropy   of the base rate alone        bayes  mean of that of click_chance
+ * A model's normalised entropy is its log loss / entropy; bayes / entropy is the least
+ * one on this log, but for chance. */
+struct ek_synth_clicks {
+    double rate, entropy, bayes;
+};
+struct ek_synth_clicks ek_synth_clicks(const struct ek_events *e);
 
 /* The planted successor `which` (0 the likeliest) of an item whose name is id + 1. */
 int64_t ek_synth_successor(const struct ek_synth_options *o, int64_t id, int which);

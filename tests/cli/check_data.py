@@ -111,6 +111,11 @@ class Data(unittest.TestCase):
         self.assertGreater(stats["padding"][2]["waste"],
                            stats["padding"][2]["waste_bucketed"])
 
+    def test_synth_tells_the_least_entropy_of_its_clicks(self):
+        made = self.json("synth", self.path("a"), "--users", "2000")
+        self.assertGreater(made["click_rate"], 0.2)
+        self.assertLess(made["click_bayes_entropy"], 0.95 * made["click_entropy"])
+
     def test_the_drawing_is_xml(self):
         import xml.dom.minidom
         self.json("synth", self.path("a"), "--users", "50")

@@ -48,6 +48,42 @@ static void what_is_planted_can_be_found(void **state)
     ek_events_release(&e);
 }
 
+static bool is_successor(int64_t before, int64_t id)
+{
+    for (int i = 0; i < EK_SYNTH_SUCCESSORS; i++)
+        if (ek_synth_successor(&options, before, i) == id)
+            return true;
+    return false;
+}
+
+/* User, item and the item before tell the chance of a click; nothing is left to know. */
+static void clicks_are_a_function_of_what_a_model_sees(void **state)
+{
+    (void)state;
+    struct ek_events e;
+    assert_int_equal(ek_events_synth(&e, &options, NULL), 0);
+    const struct ek_column *segment = ek_events_column(&e, "segment");
+    const struct ek_column *click = ek_events_column(&e, "click");
+    const struct ek_column *chance = ek_events_column(&e, "click_chance");
+    double loss = 0.0;
+    for (int64_t u = 0; u < e.n_users; u++)
+        for (int64_t i = e.offsets[u]; i < e.offsets[u + 1]; i++) {
+            char level[8];
+            add_name(level, sizeof level, &segment->names, segment->levels[u]);
+            double z = -1.0 + (id_of(&e, i) % 4 == level[0] - 'a' ? 1.5 : -0.5);
+            if (i > e.offsets[u] && is_successor(id_of(&e, i - 1), id_of(&e, i)))
+                z += 1.0;
+            assert_true(fabs((double)chance->numbers[i] - 1 / (1 + exp(-z))) < 1e-6);
+            loss += log1p(exp(click->numbers[i] > 0.5f ? -z : z));
+        }
+    struct ek_synth_clicks c = ek_synth_clicks(&e);
+    assert_true(c.rate > 0.2 && c.rate < 0.5);
+    /* The log loss of the one who knows the chances is the entropy that is told. */
+    assert_true(fabs(loss / (double)e.n - c.bayes) < 0.01);
+    assert_true(c.bayes < 0.95 * c.entropy);
+    ek_events_release(&e);
+}
+
 static void wrong_options_and_failed_allocations_are_told(void **state)
 {
     (void)state;
@@ -70,6 +106,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_planted_can_be_found),
+        cmocka_unit_test(clicks_are_a_function_of_what_a_model_sees),
         cmocka_unit_test(wrong_options_and_failed_allocations_are_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
