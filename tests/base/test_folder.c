@@ -110,6 +110,41 @@ static void places_that_cannot_be_are_named(void **state)
     assert_int_equal(ek_folder_check(at(path, "none"), "mark", &err), EK_ENOENT);
 }
 
+static void what_dead_writers_left_is_removed_and_live_ones_keep_theirs(void **state)
+{
+    (void)state;
+    struct ek_err err = EK_ERR_INIT;
+    struct ek_folder_out f;
+    char path[300], other[300];
+    static const char *const kept[] = {"run.1.tmp", "run.x.tmp", "run.99999999.tmpx",
+                                       "runs.99999999.tmp", "run.99999999x.tmp"};
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        assert_int_equal(mkdir(at(other, kept[i]), 0755), 0);
+    mkdir(at(other, "run.99999999.tmp"), 0755); /* above any process number */
+    put_file(other, "half", "1");
+    assert_int_equal(ek_folder_out_begin(&f, at(path, "run"), &err), 0);
+    assert_false(is_there(root, "run.99999999.tmp"));
+    for (size_t i = 0; i < sizeof kept / sizeof kept[0]; i++)
+        assert_true(is_there(root, kept[i]));
+    ek_folder_out_cancel(&f);
+}
+
+static void what_was_moved_aside_is_found_until_it_is_replaced(void **state)
+{
+    (void)state;
+    struct ek_err err = EK_ERR_INIT;
+    char path[300], aside[300], found[4096];
+    at(path, "moved");
+    mkdir(at(aside, "moved.replaced.tmp"), 0755);
+    put_file(aside, "mark", "1");
+    ek_folder_find(found, path);
+    assert_string_equal(found, aside);
+    assert_int_equal(replace(path, true, &err), 0);
+    ek_folder_find(found, path);
+    assert_string_equal(found, path);
+    assert_int_equal(access(aside, F_OK), -1);
+}
+
 static int make_root(void **state)
 {
     (void)state;
@@ -131,6 +166,8 @@ int main(void)
         cmocka_unit_test(a_folder_appears_with_its_files),
         cmocka_unit_test(cancelling_leaves_nothing),
         cmocka_unit_test(only_a_flat_folder_with_the_mark_is_replaced),
+        cmocka_unit_test(what_dead_writers_left_is_removed_and_live_ones_keep_theirs),
+        cmocka_unit_test(what_was_moved_aside_is_found_until_it_is_replaced),
         cmocka_unit_test(places_that_cannot_be_are_named),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);

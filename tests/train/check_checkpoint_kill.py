@@ -1,0 +1,66 @@
+"""Checkpoints under SIGKILL: whatever the moment, one loads, and it is the last state
+that was reported written or the one that was being written."""
+import os
+import random
+import subprocess
+import tempfile
+import time
+import unittest
+
+import keelkit
+
+PROBE = os.path.join(os.environ.get("EK_BIN", ""), "tests", "probe_checkpoint")
+KILLS = 50
+
+
+class Kill(unittest.TestCase):
+    def setUp(self):
+        if not os.path.exists(PROBE):
+            keelkit.skip(f"{PROBE} is not built")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.root = folder.name
+        self.last = os.path.join(folder.name, "last")
+        self.random = random.Random(5)
+
+    def load(self):
+        done = subprocess.run([PROBE, "load", self.last], capture_output=True, text=True,
+                              timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr + str(os.listdir(self.root)))
+        return int(done.stdout)
+
+    def save_and_kill(self, first, *args):
+        """The last step that was reported, or first - 1."""
+        process = subprocess.Popen([PROBE, "save", self.last, str(first), *args],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        line = process.stdout.readline() if first == 0 else str(first - 1)
+        time.sleep(self.random.uniform(0, 0.06))
+        process.kill()
+        out, err = process.communicate(timeout=60)
+        if process.returncode == 77:
+            keelkit.skip("the kernel takes no system call filter")
+        self.assertEqual((process.returncode, err), (-9, ""))
+        return int((line + "\n" + out).split()[-1])
+
+    def kill_often(self, *args):
+        first, amid = 0, 0
+        for _ in range(KILLS):
+            reported = self.save_and_kill(first, *args)
+            amid += any(name.endswith(".tmp") for name in os.listdir(self.root))
+            got = self.load()
+            self.assertIn(got, (reported, reported + 1))
+            first = got + 1
+        self.assertGreater(first, KILLS)  # it did save in between
+        self.assertGreater(amid, KILLS // 5)  # and was killed amid it
+#What the killed ones left does not pile up.
+        self.assertLessEqual(len(os.listdir(self.root)), 3, os.listdir(self.root))
+
+    def test_a_kill_at_any_moment_leaves_a_state_that_was_written(self):
+        self.kill_often()
+
+    def test_the_same_where_the_file_system_cannot_exchange_folders(self):
+        self.kill_often("two")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
