@@ -17,8 +17,8 @@
         .jagged_forward = ek_##jagged##_jagged_forward,                                \
         .jagged_backward = ek_##jagged##_jagged_backward, .glu = ek_##prefix##_glu,    \
         .add = ek_##prefix##_add, .peaks = ek_##prefix##_peaks,                        \
-        .weigh = ek_##prefix##_weigh, .probe_read = ek_##prefix##_probe_read,          \
-        .probe_dot = ek_##prefix##_probe_dot,                                          \
+        .weigh = ek_##prefix##_weigh, .beats = ek_##prefix##_beats,                    \
+        .probe_read = ek_##prefix##_probe_read, .probe_dot = ek_##prefix##_probe_dot,  \
     }
 
 static const struct ek_ops table[EK_ISA_COUNT] = {

@@ -1,8 +1,8 @@
 /* ops.h - the table of kernels, one entry an operation, chosen once at start.
  *
  * Each operation's contract stands in its own header (matmul.h, norm.h, rope.h, attn.h,
- * jagged.h, kv_write.h, act.h, pick.h, probe.h). Kernels take pointers and sizes, never allocate, log or
- * fail; shapes are checked when the plan is built. Work is given as ranges, so callers
+ * jagged.h, kv_write.h, act.h, pick.h, beats.h, probe.h). Kernels take pointers and
+ * sizes, never allocate, log or fail; shapes are checked when the plan is built. Work is given as ranges, so callers
  * split it among threads as they like and the result is the same bits for every split.
  */
 #ifndef EVENKEEL_KERNEL_OPS_H
@@ -10,6 +10,7 @@
 
 #include "kernel/act.h"
 #include "kernel/attn.h"
+#include "kernel/beats.h"
 #include "kernel/jagged.h"
 #include "kernel/kv_write.h"
 #include "kernel/matmul.h"
@@ -35,6 +36,7 @@ struct ek_ops {
     ek_add_fn *add;
     ek_peaks_fn *peaks;
     ek_weigh_fn *weigh;
+    ek_beats_fn *beats;
     ek_probe_read_fn *probe_read; /* for measurements */
     ek_probe_dot_fn *probe_dot;
 };

@@ -17,6 +17,7 @@ ek_glu_fn ek_avx2_glu;
 ek_add_fn ek_avx2_add;
 ek_peaks_fn ek_avx2_peaks;
 ek_weigh_fn ek_avx2_weigh;
+ek_beats_fn ek_avx2_beats;
 ek_probe_read_fn ek_avx2_probe_read;
 ek_probe_dot_fn ek_avx2_probe_dot;
 

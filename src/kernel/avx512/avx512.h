@@ -20,6 +20,7 @@ ek_glu_fn ek_avx512_glu;
 ek_add_fn ek_avx512_add;
 ek_peaks_fn ek_avx512_peaks;
 ek_weigh_fn ek_avx512_weigh;
+ek_beats_fn ek_avx512_beats;
 ek_probe_read_fn ek_avx512_probe_read;
 ek_probe_dot_fn ek_avx512_probe_dot;
 

@@ -18,6 +18,7 @@ ek_glu_fn ek_ref_glu;
 ek_add_fn ek_ref_add;
 ek_peaks_fn ek_ref_peaks;
 ek_weigh_fn ek_ref_weigh;
+ek_beats_fn ek_ref_beats;
 ek_probe_read_fn ek_ref_probe_read;
 ek_probe_dot_fn ek_ref_probe_dot;
 
