@@ -42,6 +42,7 @@ extern const struct ek_verb ek_verb_bench;
  * ("bench serve"), so that messages, help and pages name them whole. */
 extern const struct ek_verb ek_verb_bench_memory;
 extern const struct ek_verb ek_verb_bench_kernel;
+extern const struct ek_verb ek_verb_bench_attention;
 extern const struct ek_verb ek_verb_bench_model;
 extern const struct ek_verb ek_verb_bench_serve;
 

@@ -8,6 +8,7 @@
 static const struct ek_verb *const subs[] = {
     &ek_verb_bench_memory,
     &ek_verb_bench_kernel,
+    &ek_verb_bench_attention,
     &ek_verb_bench_model,
     &ek_verb_bench_serve,
     NULL,
@@ -21,10 +22,11 @@ static const struct ek_opt_verb table = {
     .summary = "measure this machine, a model or a server",
     .arguments = "WHAT ...",
     .details = "What can be measured, each with its own --help:\n"
-               "  memory   how fast memory is read, by threads and size\n"
-               "  kernel   matmuls in each weight format against their dot products\n"
-               "  model    prefill and decode of a model\n"
-               "  serve    any OpenAI-compatible server under load\n",
+               "  memory     how fast memory is read, by threads and size\n"
+               "  kernel     matmuls in each weight format against their dot products\n"
+               "  attention  forward and backward over sequences of uneven lengths\n"
+               "  model      prefill and decode of a model\n"
+               "  serve      any OpenAI-compatible server under load\n",
     .examples = "keel bench memory\n"
                 "keel bench model model.gguf\n"
                 "keel bench serve --url http://127.0.0.1:8080 --concurrency 16",

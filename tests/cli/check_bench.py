@@ -2,6 +2,7 @@
 told. No figure is judged: machines differ and are busy."""
 import json
 import pathlib
+import tempfile
 import unittest
 
 from keelkit import keel, need_keel
@@ -41,6 +42,47 @@ class Bench(unittest.TestCase):
             rows = self.rows("kernel", "--peak", "--isa", isa, "--threads", 1, "--repeat",
                              2, "--json")
             self.assertEqual({r["isa"] for r in rows}, {isa})
+
+    def test_attention_gives_a_row_for_each_kind_and_type(self):
+        rows = self.rows("attention", "--batch", 3, "--heads", 2, "--dim", 16, "--lengths",
+                         "fixed:70", "--keys", 9, "--threads", 2, "--repeat", 2, "--json")
+        kinds = ("jfa", "hstu", "gdpa", "block")
+        self.assertEqual([(r["name"], r["dtype"]) for r in rows],
+                         [(k, t) for k in kinds for t in ("f32", "bf16")])
+        pairs = {"jfa": 70 * 71 // 2, "hstu": 70 * 71 // 2, "gdpa": 70 * 9,
+                 "block": 64 * 64 + 6 * 6}
+        for r in rows:  # useful work: forward 4 dim a pair and head, backward 2.5 times
+            self.assertEqual(r["flop"], 3.5 * 4 * 16 * 2 * 3 * pairs[r["name"]])
+            self.assertEqual(r["rows"], 210)
+            self.assertTrue(r["peak"] > 0 and r["share"] > 0 and r["beside_bytes"] > 0)
+        self.assertEqual(rows[0]["bytes"], 2 * rows[1]["bytes"])  # bf16 is half of f32
+
+    def test_attention_answers_a_line_for_each_job(self):
+        got = keel("bench", "attention", "--jobs", "--lengths", "uniform:1:9", "--batch", 2,
+                   input="block bf16\nhstu f32\n")
+        self.assertEqual(got.returncode, 0, got.stderr)
+        rows = [json.loads(line) for line in got.stdout.splitlines()]
+        self.assertEqual([(r["name"], r["dtype"]) for r in rows],
+                         [("block", "bf16"), ("hstu", "f32")])
+        got = keel("bench", "attention", "--jobs", input="jfa f16\n")
+        self.assertEqual((got.returncode, got.stdout), (2, ""))
+        self.assertIn("expected KIND DTYPE", got.stderr)
+
+    def test_lengths_come_from_a_file_or_a_distribution(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "lengths"
+            path.write_text("5\n7\n")
+            few = ("--batch", 3, "--kind", "jfa", "--dtype", "f32", "--repeat", 1, "--json")
+            self.assertEqual(self.rows("attention", "--lengths", path, *few)[0]["rows"], 17)
+            path.write_text("5\nx\n")
+            for spec, says in ((path, ":2: expected a length"), ("uniform:3:2", "uniform:LO:HI"),
+                               ("lognormal:0:1", "uniform:LO:HI"), ("fixed:99999", "65536"),
+                               ("fixed:2x", "fixed:N"), ("zipf:1", "fixed:N")):
+                got = keel("bench", "attention", "--lengths", spec)
+                self.assertEqual((got.returncode, got.stdout), (2, ""), spec)
+                self.assertIn(says, got.stderr)
+            got = keel("bench", "attention", "--lengths", path / "none")
+            self.assertEqual(got.returncode, 3, got.stderr)
 
     def test_model_gives_a_row_for_each_prompt_depth_and_batch(self):
         rows = self.rows("model", TINY, "--prefill", 20, "--depth", 0, "--depth", 40,
