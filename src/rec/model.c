@@ -14,7 +14,7 @@ static const struct {
     const struct ek_rec_family *family;
 } families[] = {
     [EK_REC_SASREC] = {"sasrec", &ek_rec_sasrec},
-    [EK_REC_HSTU] = {"hstu", NULL},
+    [EK_REC_HSTU] = {"hstu", &ek_rec_hstu},
     [EK_REC_GEM] = {"gem", NULL},
 };
 

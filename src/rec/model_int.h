@@ -64,6 +64,9 @@ void ek_rec_part(struct ek_rec *m, const char *region, int index); /* index -1: 
 int ek_rec_param(struct ek_rec *m, const char *name, int64_t rows, int64_t cols,
                  enum ek_init_kind init, float scale);
 
+/* (1, cols) "<name>.bias", uniform within scale, or 0; decay leaves it alone. */
+int ek_rec_bias(struct ek_rec *m, const char *name, int64_t cols, float scale);
+
 /* act(x w + b): w xavier normal (name), b zero (name.bias). */
 int ek_rec_linear(struct ek_rec *m, const char *name, int x, int64_t cols,
                   enum ek_act act);

@@ -30,16 +30,23 @@ int ek_rec_param(struct ek_rec *m, const char *name, int64_t rows, int64_t cols,
 }
 
 /* "<name>.<what>" (1, cols): a bias or a gain, which decay leaves alone. */
-static int vector(struct ek_rec *m, const char *name, const char *what, int64_t cols)
+static int vector(struct ek_rec *m, const char *name, const char *what,
+                  struct ek_param_spec spec)
 {
     char full[48];
     (void)snprintf(full, sizeof full, "%s.%s", name, what);
-    return param(
-        m, full,
-        (struct ek_param_spec){.rows = 1,
-                               .cols = cols,
-                               .init = what[0] == 'g' ? EK_INIT_ONE : EK_INIT_ZERO,
-                               .has_no_decay = true});
+    spec.rows = 1;
+    spec.has_no_decay = true;
+    return param(m, full, spec);
+}
+
+int ek_rec_bias(struct ek_rec *m, const char *name, int64_t cols, float scale)
+{
+    return vector(
+        m, name, "bias",
+        (struct ek_param_spec){.cols = cols,
+                               .init = scale > 0 ? EK_INIT_UNIFORM : EK_INIT_ZERO,
+                               .scale = scale});
 }
 
 int ek_rec_linear(struct ek_rec *m, const char *name, int x, int64_t cols,
@@ -49,7 +56,7 @@ int ek_rec_linear(struct ek_rec *m, const char *name, int x, int64_t cols,
     if (rows < 1)
         return -1;
     int w = ek_rec_param(m, name, rows, cols, EK_INIT_XAVIER_NORMAL, 1.0f);
-    return ek_linear(m->g, x, w, vector(m, name, "bias", cols), act);
+    return ek_linear(m->g, x, w, ek_rec_bias(m, name, cols, 0), act);
 }
 
 int ek_rec_norm(struct ek_rec *m, const char *name, int x, float eps)
@@ -57,8 +64,9 @@ int ek_rec_norm(struct ek_rec *m, const char *name, int x, float eps)
     int64_t cols = ek_graph_cols(m->g, x);
     if (cols < 1)
         return -1;
-    int gain = vector(m, name, "gain", cols);
-    return ek_layer_norm(m->g, x, gain, vector(m, name, "bias", cols), eps);
+    int gain = vector(m, name, "gain",
+                      (struct ek_param_spec){.cols = cols, .init = EK_INIT_ONE});
+    return ek_layer_norm(m->g, x, gain, ek_rec_bias(m, name, cols, 0), eps);
 }
 
 struct ek_attention ek_rec_attention(int heads, int64_t dim)

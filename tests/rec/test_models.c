@@ -5,13 +5,16 @@
 
 #define STEP 0.01
 
+/* sasrec and hstu, dot and cosine; hstu with and without times, by ceiling and length. */
+#define VARIANTS 5
 static struct ek_rec_config variant(int i)
 {
-    struct ek_rec_config c = rk_config(EK_REC_SASREC);
+    struct ek_rec_config c = rk_config(i < 2 ? EK_REC_SASREC : EK_REC_HSTU);
     c.is_cosine = i % 2;
+    c.has_times = i >= 3;
+    c.norm = i == 4 ? EK_REC_LENGTH : EK_REC_CEILING;
     return c;
 }
-#define VARIANTS 2
 
 static void a_later_item_changes_no_earlier_row(void **state)
 {
@@ -29,9 +32,9 @@ static void a_later_item_changes_no_earlier_row(void **state)
         const float *h = rk_h(&k);
         size_t row = (size_t)c.dim * sizeof *h;
         for (int64_t t = 0; t < k.b.T; t++)
-            if (t >= at && t < k.offsets[3])
+            if (t == at)
                 assert_memory_not_equal(h + t * c.dim, before + t * c.dim, row);
-            else
+            else if (t < at || t >= k.offsets[3])
                 assert_memory_equal(h + t * c.dim, before + t * c.dim, row);
         rk_close(&k);
     }
@@ -261,6 +264,8 @@ SPOIL(cold, c->temperature = 0)
 SPOIL(no_negatives, c->negatives = 0)
 SPOIL(no_items, s->n_items = 0)
 SPOIL(no_rows, s->max_rows = 0)
+SPOIL(uneven, (c->kind = EK_REC_HSTU, c->dim_qk = 4, c->dim_v = 8))
+SPOIL(timeless, (c->kind = EK_REC_HSTU, c->has_times = true, s->lacks_times = true))
 SPOIL(other_kind, c->kind = (enum ek_rec_kind)17)
 
 static void a_bad_configuration_is_refused_in_words(void **state)
@@ -280,6 +285,8 @@ static void a_bad_configuration_is_refused_in_words(void **state)
         {"negatives: 0; expected 1 to", no_negatives},
         {"items: 0; expected", no_items},
         {"rows of a batch: 0; expected", no_rows},
+        {"dim_qk: 4 beside dim_v 8; expected equal widths", uneven},
+        {"times: a bias by time, but the data has no times", timeless},
         {"kind 17", other_kind},
     };
     for (size_t i = 0; i < COUNT(refusals); i++) {
@@ -341,6 +348,18 @@ static void a_batch_out_of_range_binds_nothing(void **state)
     rk_close(&k);
 }
 
+static void a_bias_by_time_without_times_binds_nothing(void **state)
+{
+    (void)state;
+    struct reckit k;
+    struct ek_rec_config c = rk_config(EK_REC_HSTU);
+    c.has_times = true;
+    rk_open(&k, &c, (struct rk_how){.is_training = true});
+    k.b.times = NULL;
+    expect_bind(&k, EK_EINVAL);
+    rk_close(&k);
+}
+
 static void a_model_survives_any_failed_allocation(void **state)
 {
     (void)state;
@@ -373,6 +392,7 @@ int main(void)
         cmocka_unit_test(a_planted_rule_is_learned),
         cmocka_unit_test(a_bad_configuration_is_refused_in_words),
         cmocka_unit_test(a_batch_out_of_range_binds_nothing),
+        cmocka_unit_test(a_bias_by_time_without_times_binds_nothing),
         cmocka_unit_test(a_model_survives_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
