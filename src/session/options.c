@@ -73,16 +73,21 @@ static int fail(char *why, size_t why_size, const char *fmt, ...)
     return EK_EINVAL;
 }
 
-/* A program built with a newer header may run with this library as long as it sets
- * nothing that the library does not know. */
-static bool is_known(const void *o, size_t size, size_t known)
+/* Puts the caller's version of a struct, whose first member is its size, over the
+ * defaults in `to`. A program built with an earlier header leaves the rest as it is;
+ * one built with a later header may run with this library as long as it sets nothing
+ * that the library does not know. False: it does, or the size is none. */
+static bool take_sized(void *to, size_t to_size, const void *from, size_t from_size)
 {
-    const unsigned char *p = o;
-    for (size_t i = known; i < size; i++) {
+    const unsigned char *p = from;
+    if (from_size <= sizeof(size_t))
+        return false;
+    for (size_t i = to_size; i < from_size; i++) {
         if (p[i])
             return false;
     }
-    return size >= known;
+    memcpy(to, from, to_size < from_size ? to_size : from_size);
+    return true;
 }
 
 struct bound {
@@ -129,6 +134,12 @@ static int check_strings(const struct ek_tracker_options *o, char *why, size_t w
             return fail(why, why_size, "%s is longer than %d bytes",
                         i ? "proc_dir" : "cgroup_dir", EK_CGROUP_PATH_MAX - 1);
     }
+    const int n_names = (int)(sizeof o->orca_names / sizeof o->orca_names[0]);
+    for (int i = EK_ORCA_N_NAMES; i < n_names; i++) {
+        if (o->orca_names[i])
+            return fail(why, why_size, "orca_names[%d]: there are %d names", i,
+                        EK_ORCA_N_NAMES);
+    }
     for (int i = 0; i < EK_ORCA_N_NAMES; i++) {
         const char *name = o->orca_names[i];
         if (name && *name && !is_name(name, EK_ORCA_NAME_MAX))
@@ -144,13 +155,8 @@ static int check_strings(const struct ek_tracker_options *o, char *why, size_t w
     return 0;
 }
 
-int ek_tracker_check(const struct ek_tracker_options *o, char *why, size_t why_size)
+static int check(const struct ek_tracker_options *o, char *why, size_t why_size)
 {
-    if (!is_known(o, o->size, sizeof *o))
-        return fail(why, why_size,
-                    "options of %zu bytes where this library (%s) knows %zu: call "
-                    "ek_tracker_options_init first, or update the library",
-                    o->size, ek_tracker_version(), sizeof *o);
     if (o->cpu < EK_TRACKER_CPU_AUTO || o->cpu > EK_TRACKER_CPU_NONE)
         return fail(why, why_size, "cpu is %d, no enum ek_tracker_cpu", (int)o->cpu);
     if (o->smoothing != EK_TRACKER_EWMA && o->smoothing != EK_TRACKER_MEAN)
@@ -160,19 +166,37 @@ int ek_tracker_check(const struct ek_tracker_options *o, char *why, size_t why_s
     return rc ? rc : check_strings(o, why, why_size);
 }
 
+int ek_tracker_take_options(struct ek_tracker_options *to,
+                            const struct ek_tracker_options *from, char *why,
+                            size_t why_size)
+{
+    ek_tracker_options_init(to, sizeof *to);
+    if (!take_sized(to, sizeof *to, from, from->size))
+        return fail(why, why_size,
+                    "options of %zu bytes where this library (%s) knows %zu: call "
+                    "ek_tracker_options_init first, or update the library",
+                    from->size, ek_tracker_version(), sizeof *to);
+    to->size = sizeof *to;
+    return check(to, why, why_size);
+}
+
 static bool is_within(double v, double low, double high)
 {
     return v >= low && v <= high; /* false for NaN */
 }
 
-int ek_resource_check(const struct ek_resource_options *o)
+int ek_resource_take_options(struct ek_resource_options *to,
+                             const struct ek_resource_options *from)
 {
-    bool is_good = is_known(o, o->size, sizeof *o) && o->name &&
-                   is_name(o->name, EK_RESOURCE_NAME_MAX) &&
-                   strcmp(o->name, "cpu") != 0 && strcmp(o->name, "sessions") != 0 &&
-                   is_within(o->total, 1e-300, 1e300) &&
-                   is_within(o->target, 0.01, 1) &&
-                   is_within(o->prior_cost, 0, 1e300) && is_within(o->base, 0, 1e300) &&
-                   (o->safety_factor == 0 || is_within(o->safety_factor, 1, 10));
+    ek_tracker_resource_init(to, sizeof *to);
+    if (!take_sized(to, sizeof *to, from, from->size))
+        return EK_EINVAL;
+    to->size = sizeof *to;
+    bool is_good =
+        to->name && is_name(to->name, EK_RESOURCE_NAME_MAX) &&
+        strcmp(to->name, "cpu") != 0 && strcmp(to->name, "sessions") != 0 &&
+        is_within(to->total, 1e-300, 1e300) && is_within(to->target, 0.01, 1) &&
+        is_within(to->prior_cost, 0, 1e300) && is_within(to->base, 0, 1e300) &&
+        (to->safety_factor == 0 || is_within(to->safety_factor, 1, 10));
     return is_good ? 0 : EK_EINVAL;
 }

@@ -205,10 +205,12 @@ static int start(struct ek_tracker *t, char *why, size_t why_size)
     return 0;
 }
 
-int ek_tracker_new(struct ek_tracker **out, const struct ek_tracker_options *o,
+int ek_tracker_new(struct ek_tracker **out, const struct ek_tracker_options *options,
                    char *why, size_t why_size)
 {
-    int rc = ek_tracker_check(o, why, why_size);
+    struct ek_tracker_options taken;
+    const struct ek_tracker_options *o = &taken;
+    int rc = ek_tracker_take_options(&taken, options, why, why_size);
     if (rc)
         return rc;
     struct ek_tracker *t = ek_calloc(1, sizeof *t);

@@ -73,10 +73,13 @@ int ek_tracker_update(struct ek_tracker *t, int64_t now_us, int64_t sample_us);
 /* report.c. Updates, too; takes the lock. */
 void ek_tracker_snapshot(struct ek_tracker *t, struct ek_snapshot *s);
 
-/* options.c. Errors: EK_EINVAL, with a sentence. */
-int ek_tracker_check(const struct ek_tracker_options *o, char *why,
-                     size_t why_size) EK_MUST_USE;
-int ek_resource_check(const struct ek_resource_options *o) EK_MUST_USE;
+/* options.c. The caller's options, of any version of the header, over the defaults, and
+ * checked. Errors: EK_EINVAL, with a sentence. */
+int ek_tracker_take_options(struct ek_tracker_options *to,
+                            const struct ek_tracker_options *from, char *why,
+                            size_t why_size) EK_MUST_USE;
+int ek_resource_take_options(struct ek_resource_options *to,
+                             const struct ek_resource_options *from) EK_MUST_USE;
 const char *ek_orca_default_name(enum ek_tracker_orca_name i);
 
 #endif

@@ -530,6 +530,7 @@ static void bad_options_are_refused_with_a_sentence(void **state)
     REFUSE(smoothing, (enum ek_tracker_smoothing)2, "smoothing");
     REFUSE(orca_names[0], "a b", "orca_names[0]");
     REFUSE(orca_names[1], "active_sessions", "twice");
+    REFUSE(orca_names[EK_ORCA_N_NAMES], "x", "there are");
     REFUSE(size, 0, "update the library");
 }
 
@@ -559,6 +560,36 @@ static void later_and_earlier_callers_are_understood(void **state)
     ek_tracker_free(t);
     later.unknown = 1; /* asks for what this library cannot do */
     refuse(&later.o, "update the library");
+}
+
+/* One whose header ended before `cgroup_dir`: nothing behind it is read. */
+static void an_earlier_caller_gets_defaults_for_what_came_later(void **state)
+{
+    (void)state;
+    union {
+        struct ek_tracker_options o;
+        unsigned char bytes[sizeof(struct ek_tracker_options)];
+    } earlier;
+    const size_t size = offsetof(struct ek_tracker_options, cgroup_dir);
+    memset(earlier.bytes, 0xee, sizeof earlier.bytes);
+    ek_tracker_options_init(&earlier.o, size);
+    assert_int_equal(earlier.bytes[size], 0xee);
+    earlier.o.cpu = EK_TRACKER_CPU_NONE;
+    earlier.o.table_sessions = 3;
+    struct ek_tracker *t = kit_new(&earlier.o);
+    struct ek_tracker_report r;
+    ek_tracker_read(t, &r, sizeof r);
+    assert_int_equal(r.session_limit, 3);
+    ek_tracker_free(t);
+    struct ek_resource_options x;
+    memset(&x, 0xee, sizeof x);
+    ek_tracker_resource_init(&x, offsetof(struct ek_resource_options, prior_cost));
+    x.name = "gpu";
+    x.total = 1;
+    t = kit_new(&earlier.o);
+    int id;
+    assert_int_equal(ek_tracker_add_resource(t, &x, &id), 0);
+    ek_tracker_free(t);
 }
 
 static void failed_memory_is_an_error(void **state)
@@ -677,6 +708,7 @@ int main(void)
         cmocka_unit_test(resources_that_make_no_sense_are_refused),
         cmocka_unit_test(bad_options_are_refused_with_a_sentence),
         cmocka_unit_test(later_and_earlier_callers_are_understood),
+        cmocka_unit_test(an_earlier_caller_gets_defaults_for_what_came_later),
         cmocka_unit_test(failed_memory_is_an_error),
         cmocka_unit_test(threads_leave_nothing_behind),
         cmocka_unit_test(the_thread_samples_without_being_read),
