@@ -29,23 +29,47 @@ struct item {
 void ek_opt_empty_list(struct ek_opt_parse *p, const struct ek_opt *opt)
 {
     static const struct ek_opt_list none;
-    p->layer_of[opt - p->verb->opts] = p->layer;
+    p->layer_of[ek_opt_index(p->verb, opt)] = p->layer;
     memcpy(p->settings + opt->offset, &none, sizeof none);
 }
 
 int ek_opt_apply(struct ek_opt_parse *p, const struct ek_opt *opt, const char *text,
                  const char *where)
 {
-    if (opt->type == EK_OPT_LIST && p->layer_of[opt - p->verb->opts] != p->layer)
+    if (opt->type == EK_OPT_LIST && p->layer_of[ek_opt_index(p->verb, opt)] != p->layer)
         ek_opt_empty_list(p, opt);
     return ek_opt_store(p, opt, text, where);
+}
+
+int ek_opt_set_place(const struct ek_opt_parse *p, const struct ek_opt *opt,
+                     const char *place)
+{
+    size_t n = ek_opt_count(p->verb->opts), at = ek_opt_index(p->verb, opt);
+    if (!p->places || at < n)
+        return 0;
+    const char *copy = ek_arena_strndup(p->arena, place, strlen(place));
+    if (!copy)
+        return ek_err_set(p->err, EK_ENOMEM, "%s: out of memory", place);
+    p->places[at - n] = copy;
+    return 0;
+}
+
+const char *ek_opt_place(char out[512], const struct ek_opt_verb *verb,
+                         const struct ek_opt_args *args, const char *key)
+{
+    const struct ek_opt *opt = ek_opt_find_in(verb->keys, key);
+    const char *place = opt ? args->places[opt - verb->keys] : NULL;
+    snprintf(out, 512, "%.480s%s", place ? place : "", place ? ": " : "");
+    return out;
 }
 
 const struct ek_opt *ek_opt_key(const struct ek_opt_parse *p, const char *key,
                                 const char *where)
 {
     char flag[EK_OPT_NAME_CAP];
-    const struct ek_opt *opt = ek_opt_find(p->verb, key);
+    const struct ek_opt *opt = ek_opt_find_in(p->verb->keys, key);
+    if (!opt)
+        opt = ek_opt_find(p->verb, key);
     if (opt && !opt->is_flag_only)
         return opt;
     const struct ek_opt *near = opt ? NULL : ek_opt_near(p->verb, key, true);
@@ -55,11 +79,14 @@ const struct ek_opt *ek_opt_key(const struct ek_opt_parse *p, const char *key,
     else if (near)
         ek_err_set(p->err, EK_EINVAL, "%s: unknown key '%.100s', did you mean '%s'?",
                    where, key, near->name);
+    else if (ek_opt_is_section(p->verb, key))
+        ek_err_set(p->err, EK_EINVAL, "%s: '%s' is a section, expected %s.KEY", where,
+                   key, key);
     else
-        ek_err_set(p->err, EK_EINVAL,
-                   "%s: unknown key '%.100s', `keel %s --help` lists the flags that "
-                   "keys are named after",
-                   where, key, p->verb->name);
+        ek_err_set(p->err, EK_EINVAL, "%s: unknown key '%.100s', `keel %s --help` %s",
+                   where, key, p->verb->name,
+                   p->verb->keys ? "lists them"
+                                 : "lists the flags that keys are named after");
     return NULL;
 }
 
@@ -216,15 +243,31 @@ static bool asks_for_help(struct walk w)
     return false;
 }
 
-static int apply_files(struct ek_opt_parse *p, struct walk w)
+/* The file that is the verb's first argument. */
+static int apply_first(struct ek_opt_parse *p, struct walk w)
 {
     struct item item;
     int rc;
     while ((rc = next_item(&w, &item, p->err)) == 1) {
+        if (item.opt)
+            continue;
+        p->layer++;
+        return ek_opt_load_yaml(p, item.value, NULL);
+    }
+    return rc;
+}
+
+static int apply_files(struct ek_opt_parse *p, struct walk w)
+{
+    struct item item;
+    int rc = p->verb->is_config_first ? apply_first(p, w) : 0;
+    if (rc)
+        return rc;
+    while ((rc = next_item(&w, &item, p->err)) == 1) {
         if (!is_common(&item, "config"))
             continue;
         p->layer++;
-        rc = ek_opt_load_yaml(p, item.value);
+        rc = ek_opt_load_yaml(p, item.value, "--config");
         if (rc)
             return rc;
     }
@@ -245,7 +288,8 @@ static int apply_pair(struct ek_opt_parse *p, const char *pair)
     if (!opt)
         return EK_EINVAL;
     snprintf(where, sizeof where, "--set %s", key);
-    return ek_opt_apply(p, opt, pair + n + 1, where);
+    int rc = ek_opt_apply(p, opt, pair + n + 1, where);
+    return rc ? rc : ek_opt_set_place(p, opt, "--set");
 }
 
 static int apply_pairs(struct ek_opt_parse *p, struct walk w)
@@ -294,13 +338,19 @@ static int check_count(const struct ek_opt_parse *p, const struct ek_opt_args *o
     return 0;
 }
 
-static void apply_defaults(struct ek_opt_parse *p)
+static void apply_table(struct ek_opt_parse *p, const struct ek_opt *table)
 {
-    for (const struct ek_opt *o = p->verb->opts; o->name; o++) {
+    for (const struct ek_opt *o = table; o && o->name; o++) {
         int rc = o->fallback ? ek_opt_store(p, o, o->fallback, o->name) : 0;
         assert(rc != EK_EINVAL); /* a default its own table refuses */
         (void)rc;
     }
+}
+
+void ek_opt_apply_defaults(struct ek_opt_parse *p)
+{
+    apply_table(p, p->verb->opts);
+    apply_table(p, p->verb->keys);
 }
 
 int ek_opt_parse(const struct ek_opt_verb *verb, void *settings,
@@ -311,9 +361,7 @@ int ek_opt_parse(const struct ek_opt_verb *verb, void *settings,
     *out = (struct ek_opt_args){.wants_help = asks_for_help(w)};
     if (out->wants_help)
         return 0;
-    size_t n = 0;
-    while (verb->opts[n].name)
-        n++;
+    size_t n_keys = ek_opt_count(verb->keys), n = ek_opt_count(verb->opts) + n_keys;
     struct ek_opt_parse p = {.verb = verb,
                              .settings = settings,
                              .arena = arena,
@@ -321,9 +369,11 @@ int ek_opt_parse(const struct ek_opt_verb *verb, void *settings,
                              .layer_of =
                                  ek_arena_calloc(arena, n + 1, sizeof(unsigned))};
     out->args = ek_arena_calloc(arena, (size_t)argc + 1, sizeof *out->args);
-    if (!p.layer_of || !out->args)
+    out->places = ek_arena_calloc(arena, n_keys + 1, sizeof *out->places);
+    if (!p.layer_of || !out->args || !out->places)
         return ek_err_set(err, EK_ENOMEM, "options: out of memory");
-    apply_defaults(&p);
+    p.places = out->places;
+    ek_opt_apply_defaults(&p);
     int rc = apply_files(&p, w);
     if (!rc)
         rc = apply_pairs(&p, w);

@@ -4,6 +4,9 @@
  * struct. Flags are --kv-dtype, YAML keys and --set keys are kv_dtype, both derived
  * from the same name. Precedence: default < --config file < --set < flag.
  * An unknown name is refused with the nearest known one ("did you mean ...").
+ *
+ * A configuration too large for flags is a second table of the verb, `keys`: names with
+ * dots ("model.dim"), in YAML as nested mappings, in --set as they are, never flags.
  */
 #ifndef EVENKEEL_BASE_OPT_H
 #define EVENKEEL_BASE_OPT_H
@@ -54,6 +57,9 @@ struct ek_opt_verb {
     const char *details;       /* paragraphs: --help's end, man page; may be NULL */
     const char *examples;      /* lines of shell; may be NULL */
     const struct ek_opt *opts; /* ends with {0} */
+    const struct ek_opt *keys; /* the same: keys of files and of --set alone, with dots.
+                                  May be NULL; no key is named like an option */
+    bool is_config_first;      /* the first argument is a --config file, below others */
     int min_args, max_args;
 };
 
@@ -61,7 +67,9 @@ struct ek_opt_verb {
 struct ek_opt_args {
     const char **args; /* positional, borrowed from argv */
     int n_args;
-    bool wants_help; /* --help or -h was there: nothing else was checked */
+    bool wants_help;     /* --help or -h was there: nothing else was checked */
+    const char **places; /* (keys) where each of verb->keys was set: "c.yaml:3:8",
+                            "--set"; NULL: its default */
 };
 
 /* Fills *settings (zeroed by the caller) from defaults, the YAML file named by
@@ -73,6 +81,32 @@ struct ek_opt_args {
 int ek_opt_parse(const struct ek_opt_verb *verb, void *settings,
                  struct ek_opt_args *out, int argc, char *const *argv,
                  struct ek_arena *arena, struct ek_err *err) EK_MUST_USE;
+
+/* Where the key was set, ": " behind it, or "" for a default: how an error that is found
+ * after parsing begins. Returns out. */
+const char *ek_opt_place(char out[512], const struct ek_opt_verb *verb,
+                         const struct ek_opt_args *args, const char *key);
+
+/* Fills *settings (zeroed) from the defaults of `keys` and from text[0,n), YAML or JSON
+ * named `name` in errors: what ek_opt_keys_json wrote. Errors: as ek_opt_parse. */
+int ek_opt_keys_read(const struct ek_opt *keys, void *settings, const char *name,
+                     const char *text, size_t n, struct ek_arena *arena,
+                     struct ek_err *err) EK_MUST_USE;
+
+/* Every key with its value, as one JSON object with a member a section; reading it gives
+ * the same settings. Errors: those of ek_buf_add. */
+int ek_opt_keys_json(struct ek_buf *out, const struct ek_opt *keys,
+                     const void *settings) EK_MUST_USE;
+
+/* The first key whose value differs between two settings, those named in but[0,n_but)
+ * aside; NULL: none. */
+const struct ek_opt *ek_opt_keys_differ(const struct ek_opt *keys, const void *a,
+                                        const void *b, const char *const *but,
+                                        size_t n_but);
+
+/* The value of one option as JSON: numbers, true, "text", lists in []. */
+int ek_opt_value_json(struct ek_buf *out, const struct ek_opt *opt,
+                      const void *settings) EK_MUST_USE;
 
 /* The same table as text for a terminal, as a man(7) page in section 1, and as words
  * for shell completion: a flag a line, and behind a space its placeholder or choices.

@@ -21,17 +21,45 @@ const struct ek_opt ek_opt_common[] = {
     {0},
 };
 
-const struct ek_opt *ek_opt_find(const struct ek_opt_verb *verb, const char *name)
+const struct ek_opt *ek_opt_find_in(const struct ek_opt *table, const char *name)
 {
-    for (const struct ek_opt *o = verb->opts; o->name; o++) {
-        if (!strcmp(o->name, name))
-            return o;
-    }
-    for (const struct ek_opt *o = ek_opt_common; o->name; o++) {
+    for (const struct ek_opt *o = table; o && o->name; o++) {
         if (!strcmp(o->name, name))
             return o;
     }
     return NULL;
+}
+
+const struct ek_opt *ek_opt_find(const struct ek_opt_verb *verb, const char *name)
+{
+    const struct ek_opt *o = ek_opt_find_in(verb->opts, name);
+    return o ? o : ek_opt_find_in(ek_opt_common, name);
+}
+
+bool ek_opt_is_section(const struct ek_opt_verb *verb, const char *name)
+{
+    size_t n = strlen(name);
+    for (const struct ek_opt *o = verb->keys; o && o->name; o++) {
+        if (!strncmp(o->name, name, n) && o->name[n] == '.')
+            return true;
+    }
+    return false;
+}
+
+size_t ek_opt_count(const struct ek_opt *table)
+{
+    size_t n = 0;
+    while (table && table[n].name)
+        n++;
+    return n;
+}
+
+size_t ek_opt_index(const struct ek_opt_verb *verb, const struct ek_opt *opt)
+{
+    size_t n = ek_opt_count(verb->opts);
+    if (opt >= verb->opts && opt < verb->opts + n)
+        return (size_t)(opt - verb->opts);
+    return n + (size_t)(opt - verb->keys);
 }
 
 const struct ek_opt *ek_opt_find_letter(const struct ek_opt_verb *verb, char letter)
@@ -114,16 +142,39 @@ const char *ek_opt_nearest(const char *word, const char *const *names, size_t n)
     return best;
 }
 
+static const char *behind_dot(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return dot ? dot + 1 : name;
+}
+
+/* The key whose last part is nearest to that of `name`: the right word in the wrong
+ * section. */
+static const struct ek_opt *near_elsewhere(const struct ek_opt *keys, const char *name)
+{
+    const struct ek_opt *best = NULL;
+    size_t least = SIZE_MAX;
+    for (const struct ek_opt *o = keys; o && o->name; o++) {
+        size_t d = near_distance(behind_dot(name), behind_dot(o->name));
+        if (d < least) {
+            least = d;
+            best = o;
+        }
+    }
+    return best;
+}
+
 const struct ek_opt *ek_opt_near(const struct ek_opt_verb *verb, const char *word,
                                  bool is_key)
 {
     char name[EK_OPT_NAME_CAP] = "";
     swap_char(name, word, '-', '_');
-    const struct ek_opt *const tables[] = {verb->opts, ek_opt_common};
+    const struct ek_opt *const tables[] = {is_key ? verb->keys : NULL, verb->opts,
+                                           ek_opt_common};
     const struct ek_opt *best = NULL;
     size_t least = SIZE_MAX;
-    for (int i = 0; i < 2; i++) {
-        for (const struct ek_opt *o = tables[i]; o->name; o++) {
+    for (int i = 0; i < 3; i++) {
+        for (const struct ek_opt *o = tables[i]; o && o->name; o++) {
             size_t d = near_distance(name, o->name);
             if (d < least && !(is_key && o->is_flag_only)) {
                 least = d;
@@ -131,5 +182,7 @@ const struct ek_opt *ek_opt_near(const struct ek_opt_verb *verb, const char *wor
             }
         }
     }
+    if (!best && is_key && !ek_opt_is_section(verb, name))
+        best = near_elsewhere(verb->keys, name);
     return best;
 }

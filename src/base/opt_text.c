@@ -175,6 +175,39 @@ static int for_each(struct ek_buf *out, const struct ek_opt_verb *verb,
     return rc;
 }
 
+/* One key of a configuration: no flag, so no dashes. */
+static int add_key(struct ek_buf *out, const struct ek_opt *opt)
+{
+    const char *value = opt->type == EK_OPT_FLAG ? "true|false" : placeholder(opt);
+    size_t start = out->len;
+    int rc = ek_buf_addf(out, "  %s %s", opt->name, value);
+    size_t column = out->len - start;
+    if (!rc && column + 2 > HELP_COLUMN) {
+        rc = ek_buf_add_char(out, '\n');
+        column = 0;
+    }
+    if (!rc)
+        rc = add_spaces(out, HELP_COLUMN - column);
+    struct ek_buf text;
+    ek_buf_init(&text, MAX_ENTRY);
+    if (!rc)
+        rc = add_description(&text, opt);
+    if (!rc)
+        rc = add_filled(out, text.data, text.len, HELP_COLUMN, HELP_COLUMN);
+    ek_buf_release(&text);
+    return rc;
+}
+
+static int add_keys(struct ek_buf *out, const struct ek_opt *keys)
+{
+    int rc =
+        ek_buf_add_str(out, "\nkeys of the configuration (YAML: a section for what "
+                            "stands before the dot;\n--set KEY=VALUE):\n");
+    for (const struct ek_opt *o = keys; !rc && o->name; o++)
+        rc = add_key(out, o);
+    return rc;
+}
+
 int ek_opt_help(struct ek_buf *out, const struct ek_opt_verb *verb)
 {
     const char *arguments = verb->arguments ? verb->arguments : "";
@@ -182,6 +215,8 @@ int ek_opt_help(struct ek_buf *out, const struct ek_opt_verb *verb)
                          verb->name, *arguments ? " " : "", arguments, verb->summary);
     if (!rc)
         rc = for_each(out, verb, add_entry);
+    if (!rc && verb->keys)
+        rc = add_keys(out, verb->keys);
     if (!rc && verb->details)
         rc = add_details(out, verb->details);
     if (!rc && verb->examples)
@@ -212,6 +247,32 @@ static int add_man_entry(struct ek_buf *out, const struct ek_opt *opt)
     if (!rc)
         rc = ek_roff_add_str(out, "\n", text.data, "\n");
     ek_buf_release(&text);
+    return rc;
+}
+
+static int add_man_key(struct ek_buf *out, const struct ek_opt *opt)
+{
+    const char *value = opt->type == EK_OPT_FLAG ? "true|false" : placeholder(opt);
+    int rc = ek_roff_add_str(out, ".TP\n\\fB", opt->name, "\\fR");
+    if (!rc)
+        rc = ek_roff_add_str(out, " \\fI", value, "\\fR");
+    struct ek_buf text;
+    ek_buf_init(&text, MAX_ENTRY);
+    if (!rc)
+        rc = add_description(&text, opt);
+    if (!rc)
+        rc = ek_roff_add_str(out, "\n", text.data, "\n");
+    ek_buf_release(&text);
+    return rc;
+}
+
+static int add_man_keys(struct ek_buf *out, const struct ek_opt *keys)
+{
+    int rc = ek_buf_add_str(out, ".SH KEYS OF THE CONFIGURATION\nIn YAML a section for "
+                                 "what stands before the dot; in \\fB\\-\\-set\\fR "
+                                 "as they are.\n");
+    for (const struct ek_opt *o = keys; !rc && o->name; o++)
+        rc = add_man_key(out, o);
     return rc;
 }
 
@@ -291,6 +352,8 @@ int ek_opt_man(struct ek_buf *out, const struct ek_opt_verb *verb)
     int rc = add_man_head(out, verb);
     if (!rc)
         rc = for_each(out, verb, add_man_entry);
+    if (!rc && verb->keys)
+        rc = add_man_keys(out, verb->keys);
     if (!rc)
         rc = ek_buf_add_str(out, man_tail);
     if (!rc && verb->examples)

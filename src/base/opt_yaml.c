@@ -1,5 +1,7 @@
-/* The file is one flat mapping from option names to scalars, or to lists of scalars
- * where the option is a list. Read as events: no tree, no anchors, nothing to nest. */
+/* The file is one mapping from option names to scalars, or to lists of scalars where the
+ * option is a list. A verb's keys have dots, and each dot may be a mapping in a mapping:
+ * "model.dim: 64" and "model: {dim: 64}" are the same. Read as events: no tree, no
+ * anchors; the depth is that of the longest known section. */
 #include "base/file.h"
 #include "base/opt_int.h"
 
@@ -80,11 +82,14 @@ static int take_scalar(const struct reader *r, const char **out, const char *whe
 
 static int apply_scalar(struct reader *r, const struct ek_opt *opt)
 {
-    char where[WHERE_CAP];
+    char where[WHERE_CAP], place[WHERE_CAP];
     const char *text = NULL;
     put_where(where, r, opt->name);
+    put_where(place, r, NULL);
     int rc = take_scalar(r, &text, where);
-    return rc ? rc : ek_opt_apply(r->p, opt, text, where);
+    if (!rc)
+        rc = ek_opt_apply(r->p, opt, text, where);
+    return rc ? rc : ek_opt_set_place(r->p, opt, place);
 }
 
 static int apply_list(struct reader *r, const struct ek_opt *opt)
@@ -100,18 +105,38 @@ static int apply_list(struct reader *r, const struct ek_opt *opt)
     }
 }
 
-static int apply_key(struct reader *r)
+static int read_mapping(struct reader *r, const char *section);
+
+/* A section's mapping, or the error that there is none. */
+static int apply_section(struct reader *r, const char *section)
 {
     char where[WHERE_CAP];
-    const char *key = NULL;
-    put_where(where, r, NULL);
-    int rc = take_scalar(r, &key, where);
+    int rc = next_event(r);
     if (rc)
         return rc;
+    if (r->event.type == YAML_MAPPING_START_EVENT)
+        return read_mapping(r, section);
+    put_where(where, r, NULL);
+    return ek_err_set(r->p->err, EK_EINVAL,
+                      "%s: %s is a section, expected `key: value` lines below it",
+                      where, section);
+}
+
+static int apply_key(struct reader *r, const char *section)
+{
+    char where[WHERE_CAP], key[2 * EK_OPT_NAME_CAP + 2];
+    const char *word = NULL;
+    put_where(where, r, NULL);
+    int rc = take_scalar(r, &word, where);
+    if (rc)
+        return rc;
+    snprintf(key, sizeof key, "%s%s%.100s", section, *section ? "." : "", word);
+    if (!ek_opt_find_in(r->p->verb->keys, key) && ek_opt_is_section(r->p->verb, key))
+        return apply_section(r, key);
     const struct ek_opt *opt = ek_opt_key(r->p, key, where);
     if (!opt)
         return EK_EINVAL;
-    bool *is_seen = &r->is_seen[opt - r->p->verb->opts];
+    bool *is_seen = &r->is_seen[ek_opt_index(r->p->verb, opt)];
     if (*is_seen)
         return ek_err_set(r->p->err, EK_EINVAL, "%s: key '%s' is there twice", where,
                           key);
@@ -124,8 +149,21 @@ static int apply_key(struct reader *r)
     return apply_scalar(r, opt);
 }
 
+/* Behind a mapping's start, to its end. */
+static int read_mapping(struct reader *r, const char *section)
+{
+    for (;;) {
+        int rc = next_event(r);
+        if (rc || r->event.type == YAML_MAPPING_END_EVENT)
+            return rc;
+        rc = apply_key(r, section);
+        if (rc)
+            return rc;
+    }
+}
+
 /* Between the start and the end of the one document. */
-static int read_mapping(struct reader *r)
+static int read_document(struct reader *r)
 {
     int rc = next_event(r);
     if (rc)
@@ -136,16 +174,8 @@ static int read_mapping(struct reader *r)
         return next_event(r);
     if (r->event.type != YAML_MAPPING_START_EVENT)
         return refuse(r, "expected `key: value` lines");
-    for (;;) {
-        rc = next_event(r);
-        if (rc)
-            return rc;
-        if (r->event.type == YAML_MAPPING_END_EVENT)
-            return next_event(r); /* the document's end */
-        rc = apply_key(r);
-        if (rc)
-            return rc;
-    }
+    rc = read_mapping(r, "");
+    return rc ? rc : next_event(r); /* the document's end */
 }
 
 static int read_stream(struct reader *r)
@@ -155,7 +185,7 @@ static int read_stream(struct reader *r)
         rc = next_event(r);
     if (rc || r->event.type == YAML_STREAM_END_EVENT)
         return rc;
-    rc = read_mapping(r);
+    rc = read_document(r);
     if (!rc)
         rc = next_event(r);
     if (!rc && r->event.type != YAML_STREAM_END_EVENT)
@@ -163,33 +193,31 @@ static int read_stream(struct reader *r)
     return rc;
 }
 
-int ek_opt_load_yaml(struct ek_opt_parse *p, const char *path)
+int ek_opt_load_text(struct ek_opt_parse *p, const char *name, const char *text,
+                     size_t n)
 {
-    struct reader r = {.p = p, .path = path};
+    struct reader r = {.p = p, .path = name};
+    size_t n_opts = ek_opt_count(p->verb->opts) + ek_opt_count(p->verb->keys);
+    r.is_seen = ek_arena_calloc(p->arena, n_opts + 1, sizeof *r.is_seen);
+    if (!r.is_seen || !yaml_parser_initialize(&r.parser))
+        return ek_err_set(p->err, EK_ENOMEM, "%s: out of memory", name);
+    yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
+    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text, n);
+    int rc = read_stream(&r);
+    yaml_event_delete(&r.event);
+    yaml_parser_delete(&r.parser);
+    return rc;
+}
+
+int ek_opt_load_yaml(struct ek_opt_parse *p, const char *path, const char *flag)
+{
     struct ek_buf text;
-    bool has_parser = false;
     ek_buf_init(&text, MAX_FILE_BYTES);
     int rc = ek_file_read(&text, path, p->err);
-    if (rc) {
-        ek_err_prefix(p->err, "--config");
-        goto out;
-    }
-    size_t n = 0;
-    while (p->verb->opts[n].name)
-        n++;
-    r.is_seen = ek_arena_calloc(p->arena, n + 1, sizeof *r.is_seen);
-    has_parser = r.is_seen && yaml_parser_initialize(&r.parser);
-    if (!has_parser) {
-        rc = ek_err_set(p->err, EK_ENOMEM, "%s: out of memory", path);
-        goto out;
-    }
-    yaml_parser_set_encoding(&r.parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&r.parser, (const unsigned char *)text.data, text.len);
-    rc = read_stream(&r);
-    yaml_event_delete(&r.event);
-out:
-    if (has_parser)
-        yaml_parser_delete(&r.parser);
+    if (rc && flag)
+        ek_err_prefix(p->err, "%s", flag);
+    if (!rc)
+        rc = ek_opt_load_text(p, path, text.data ? text.data : "", text.len);
     ek_buf_release(&text);
     return rc;
 }
