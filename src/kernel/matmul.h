@@ -5,8 +5,8 @@
  *
  *   prepare   x (T,K) f32, rows ldx apart -> `act`, in the form the weight needs:
  *               F32 -> f32;  BF16, E4M3 -> bf16;  integers -> groups of 32 with an f32
- *               scale: i8, and 12 bits for the two quads of columns whose magnitudes are
- *               the largest (i8 alone would cost 0.3 % of perplexity, this 0.01:
+ *               scale: i8, and 12 bits and a sign for the two quads of columns that are
+ *               largest (i8 alone would cost 0.3 % of perplexity, this 0.01:
  *               docs/design/kernel.md)
  *   matmul    rows n0..n1 of y from the prepared rows 0..T
  *
