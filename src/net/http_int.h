@@ -1,5 +1,5 @@
 /* http_int.h - what the files of the HTTP server share: http_server.c (listening),
- * http_conn.c (one connection's life), http_exchange.c (answers), http_listen.c.
+ * http_conn.c (one connection's life), http_exchange.c (answers).
  *
  * One connection carries one exchange at a time; requests sent ahead wait unparsed.
  *
@@ -15,16 +15,12 @@
 #ifndef EVENKEEL_NET_HTTP_INT_H
 #define EVENKEEL_NET_HTTP_INT_H
 
+#include "base/link.h"
 #include "net/http.h"
 #include "net/http1.h"
 
 /* Headers that one answer may add; the caller knows them all, so this is generous. */
 enum { EK_HTTP_MAX_EXTRA_BYTES = 16384 };
-
-/* Circular list with a head; a lone node points at itself. */
-struct ek_link {
-    struct ek_link *prev, *next;
-};
 
 enum ek_http_state {
     EK_HTTP_HANDSHAKE, /* TLS is being agreed on */
@@ -85,10 +81,6 @@ struct ek_http_server {
     char scratch[16384]; /* where reads land */
 };
 
-/* http_listen.c: *fd listens; address and *unix_path as in the server. */
-int ek_http_listen(int *fd, char address[128], char **unix_path, const char *listen,
-                   struct ek_err *err) EK_MUST_USE;
-
 /* http_conn.c. new takes fd in any case. */
 int ek_http_conn_new(struct ek_http_server *s, int fd) EK_MUST_USE;
 /* Ends an open exchange as aborted, then frees c. */
@@ -102,30 +94,5 @@ void ek_http_conn_soon(struct ek_http_conn *c);
  * and moves to ANSWERED. Errors: EK_ENOMEM. */
 int ek_http_answer_self(struct ek_http_conn *c, int code,
                         const char *reason) EK_MUST_USE;
-
-static inline void ek_link_init(struct ek_link *l)
-{
-    l->prev = l->next = l;
-}
-
-static inline void ek_link_remove(struct ek_link *l)
-{
-    l->prev->next = l->next;
-    l->next->prev = l->prev;
-    ek_link_init(l);
-}
-
-static inline void ek_link_append(struct ek_link *list, struct ek_link *l)
-{
-    l->prev = list->prev;
-    l->next = list;
-    list->prev->next = l;
-    list->prev = l;
-}
-
-static inline bool ek_link_is_alone(const struct ek_link *l)
-{
-    return l->next == l;
-}
 
 #endif

@@ -1,6 +1,7 @@
 /* http_server.c - listening, accepting, and the server's own life. */
 #include "base/log.h"
 #include "base/mem.h"
+#include "net/address.h"
 #include "net/http_int.h"
 
 #include <assert.h>
@@ -137,7 +138,7 @@ static int start(struct ek_http_server *s, const char *listen, struct ek_err *er
     int rc = ek_timer_start(&s->later, never_us);
     if (rc)
         return ek_err_set(err, rc, "listen: %s: out of memory", listen);
-    rc = ek_http_listen(&s->listener.fd, s->address, &s->unix_path, listen, err);
+    rc = ek_address_listen(&s->listener.fd, s->address, &s->unix_path, listen, err);
     if (rc)
         return rc;
     rc = ek_watch_start(s->loop, &s->listener, EK_READABLE);

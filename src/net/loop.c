@@ -159,6 +159,8 @@ static uint32_t to_epoll(int interest)
         e |= EPOLLOUT;
     if (interest & EK_HANGUP)
         e |= EPOLLRDHUP;
+    if (interest & EK_EXCLUSIVE)
+        e |= EPOLLEXCLUSIVE;
     return e;
 }
 

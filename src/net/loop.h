@@ -18,7 +18,9 @@ struct ek_loop;
 /* Interests and events. HANGUP as an interest: tell when the peer ended its sending
  * side. As an event it also means that both sides are down or the descriptor failed;
  * that is told whatever the interest. */
-enum { EK_READABLE = 1, EK_WRITABLE = 2, EK_HANGUP = 4 };
+/* EXCLUSIVE, at start alone: of several loops that watch one listening socket, not all
+ * are woken for each connection; the interest may not be changed then. */
+enum { EK_READABLE = 1, EK_WRITABLE = 2, EK_HANGUP = 4, EK_EXCLUSIVE = 8 };
 
 /* Errors: EK_ENOMEM, EK_EIO (no descriptors left). */
 int ek_loop_new(struct ek_loop **loop, struct ek_err *err) EK_MUST_USE;

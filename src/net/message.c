@@ -17,6 +17,15 @@ bool ek_text_is(struct ek_text t, const char *word)
     return t.p && !word[t.n];
 }
 
+bool ek_text_same(struct ek_text a, struct ek_text b)
+{
+    for (size_t i = 0; i < a.n && a.n == b.n; i++) {
+        if (lower(a.p[i]) != lower(b.p[i]))
+            return false;
+    }
+    return a.n == b.n;
+}
+
 bool ek_text_equal(struct ek_text a, struct ek_text b)
 {
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);

@@ -39,6 +39,7 @@ struct ek_head {
                             of status 101: is one from here on. Its handshake fields
                             Sec-WebSocket-Key and -Accept are not among the fields */
     bool expects_continue;
+    struct ek_text websocket_key; /* what a client of RFC 6455 sent; else absent */
 };
 
 static inline struct ek_text ek_text_of(const char *p, size_t n)
@@ -48,6 +49,7 @@ static inline struct ek_text ek_text_of(const char *p, size_t n)
 
 /* ASCII case does not count; `word` in lower case, NUL-terminated. */
 bool ek_text_is(struct ek_text t, const char *word);
+bool ek_text_same(struct ek_text a, struct ek_text b);  /* likewise */
 bool ek_text_equal(struct ek_text a, struct ek_text b); /* to the byte */
 
 /* The next member of a comma-separated list (RFC 9110 5.6.1), empty ones skipped; list

@@ -428,6 +428,11 @@ int ek_tls_write(struct ek_tls *t, const void *p, size_t n, size_t *sent, int *w
     return 0;
 }
 
+bool ek_tls_has_pending(const struct ek_tls *t)
+{
+    return SSL_has_pending(t->ssl) == 1;
+}
+
 void ek_tls_end(struct ek_tls *t)
 {
     if (t->is_failed || !SSL_is_init_finished(t->ssl))

@@ -58,6 +58,8 @@ int ek_tls_read(struct ek_tls *t, void *p, size_t cap, size_t *got,
                 int *want) EK_MUST_USE;
 int ek_tls_write(struct ek_tls *t, const void *p, size_t n, size_t *sent,
                  int *want) EK_MUST_USE;
+/* Bytes that were received wait inside: the socket will not say so again. */
+bool ek_tls_has_pending(const struct ek_tls *t);
 void ek_tls_end(struct ek_tls *t); /* sends close_notify if the socket takes it now */
 
 #endif

@@ -1,11 +1,12 @@
-/* http_listen.c - from "HOST:PORT" or "unix:PATH" to a listening socket. */
+#include "net/address.h"
+
 #include "base/mem.h"
-#include "net/http_int.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -168,11 +169,69 @@ static int listen_tcp(int *fd, char address[128], const char *listen,
     return 0;
 }
 
-int ek_http_listen(int *fd, char address[128], char **unix_path, const char *listen,
-                   struct ek_err *err)
+int ek_address_listen(int *fd, char address[128], char **unix_path, const char *listen,
+                      struct ek_err *err)
 {
     if (strncmp(listen, "unix:", 5) != 0)
         return listen_tcp(fd, address, listen, err);
     snprintf(address, 128, "%s", listen);
     return listen_unix(fd, unix_path, listen + 5, err);
+}
+
+/* Connecting --------------------------------------------------------------------- */
+
+static int resolve_unix(struct ek_address *a, const char *path, struct ek_err *err)
+{
+    struct sockaddr_un *sa = (struct sockaddr_un *)(void *)&a->storage;
+    size_t n = strlen(path);
+    if (n == 0 || n >= sizeof sa->sun_path)
+        return ek_err_set(err, EK_EINVAL, "unix:%s: the path must have 1 to %zu bytes",
+                          path, sizeof sa->sun_path - 1);
+    memset(sa, 0, sizeof *sa);
+    sa->sun_family = AF_UNIX;
+    memcpy(sa->sun_path, path, n + 1);
+    a->n = sizeof *sa;
+    return 0;
+}
+
+int ek_address_resolve(struct ek_address *a, const char *text, struct ek_err *err)
+{
+    char host[256], port[6];
+    if (strncmp(text, "unix:", 5) == 0)
+        return resolve_unix(a, text + 5, err);
+    if (!split(host, port, text) || !host[0])
+        return ek_err_set(err, EK_EINVAL, "%s: not HOST:PORT, [IPV6]:PORT or unix:PATH",
+                          text);
+    struct addrinfo hints = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *list = NULL;
+    int rc = getaddrinfo(host, port, &hints, &list);
+    if (rc)
+        return ek_err_set(err, EK_EIO, "%s: %s", text, gai_strerror(rc));
+    memcpy(&a->storage, list->ai_addr, list->ai_addrlen);
+    a->n = list->ai_addrlen;
+    freeaddrinfo(list);
+    return 0;
+}
+
+bool ek_address_host(char host[256], const char *text)
+{
+    char port[6];
+    return strncmp(text, "unix:", 5) != 0 && split(host, port, text) && host[0];
+}
+
+int ek_address_connect(int *fd, const struct ek_address *a)
+{
+    const struct sockaddr *sa = (const struct sockaddr *)&a->storage;
+    int on = 1;
+    int got = socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (got < 0)
+        return EK_EIO;
+    if (sa->sa_family != AF_UNIX)
+        setsockopt(got, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    if (connect(got, sa, a->n) && errno != EINPROGRESS) {
+        close(got);
+        return EK_EIO;
+    }
+    *fd = got;
+    return 0;
 }

@@ -1,0 +1,37 @@
+/* address.h - "HOST:PORT", "[IPV6]:PORT" or "unix:PATH" to a socket that listens or
+ * connects.
+ */
+#ifndef EVENKEEL_NET_ADDRESS_H
+#define EVENKEEL_NET_ADDRESS_H
+
+#include "base/err.h"
+
+#include <stdbool.h>
+#include <sys/socket.h>
+
+/* *fd listens, without blocking; address is what was really bound ("127.0.0.1:43817",
+ * "[::]:8080", "unix:PATH"). "" as the host is every address, IPv6 and IPv4; port 0
+ * takes a free one; a socket file nobody listens on any more is replaced. *unix_path
+ * (ek_free) is set for a socket file and otherwise left alone.
+ * Errors: EK_EINVAL, EK_EIO with the address and the system's reason, EK_ENOMEM. */
+int ek_address_listen(int *fd, char address[128], char **unix_path, const char *listen,
+                      struct ek_err *err) EK_MUST_USE;
+
+struct ek_address {
+    struct sockaddr_storage storage;
+    socklen_t n;
+};
+
+/* May ask the resolver, and wait for it. The first address it names.
+ * Errors: EK_EINVAL, EK_EIO. */
+int ek_address_resolve(struct ek_address *a, const char *text,
+                       struct ek_err *err) EK_MUST_USE;
+
+/* The host of a text; false: it has none (unix:PATH, bad). */
+bool ek_address_host(char host[256], const char *text);
+
+/* Begins to connect, without blocking and without Nagle's delay: *fd becomes writable.
+ * Errors: EK_EIO, errno says why. */
+int ek_address_connect(int *fd, const struct ek_address *a) EK_MUST_USE;
+
+#endif
