@@ -26,7 +26,7 @@
  * ek_relay_* call may end the session: after it a source looks whether half->session is
  * still there. Memory of a half stays readable until the end of the turn of its loop.
  *
- * Owner thread: the worker's loop, one for both halves.
+ * Owner thread: the reactor's loop, one for both halves.
  */
 #ifndef EVENKEEL_ROUTE_HALF_H
 #define EVENKEEL_ROUTE_HALF_H
@@ -94,8 +94,8 @@ struct ek_half {
  * head is copied. client: the peer's address, "192.0.2.1" or "2001:db8::1". The front
  * reads no body before resume. It may be refused at once (ops->refuse inside the call,
  * front->session NULL after it). Cannot fail otherwise. */
-struct ek_worker;
-void ek_relay_begin(struct ek_worker *w, struct ek_half *front,
+struct ek_reactor;
+void ek_relay_begin(struct ek_reactor *w, struct ek_half *front,
                     const struct ek_head *request, bool is_last, struct ek_text client);
 
 /* What a source hands over. head: an answer's, from a back half; interim ones (1xx but

@@ -1,0 +1,154 @@
+/* reactor.h - one thread of the proxy: its loop, its connections, its sessions; and what
+ * all threads share and only read.
+ *
+ * Invariant: what lives in a reactor is touched by its thread alone, but the counters
+ * (base/counter.h) and the mailbox (its lock).
+ * What dies in a turn of the loop is freed at its end: callbacks may look at it still.
+ */
+#ifndef EVENKEEL_ROUTE_REACTOR_H
+#define EVENKEEL_ROUTE_REACTOR_H
+
+#include "base/counter.h"
+#include "base/link.h"
+#include "base/rng.h"
+#include "net/address.h"
+#include "net/loop.h"
+#include "net/tls.h"
+#include "route/half.h"
+#include "route/run.h"
+
+#include <pthread.h>
+
+enum {
+    EK_REACTOR_READ_BYTES = 65536,   /* one read; also what a slow direction holds */
+    EK_REACTOR_MAILBOX = 256,        /* connections handed over and not yet taken */
+    EK_ROUTE_MAX_HEAD_BYTES = 32768, /* as net.md */
+};
+
+/* X(name, help): counters of a reactor, evenkeel_route_<name>_total. */
+#define EK_ROUTE_COUNTERS(X)                                                           \
+    X(connections, "client connections accepted")                                      \
+    X(connections_refused, "client connections over the limit")                        \
+    X(sessions, "sessions begun")                                                      \
+    X(websockets, "of them, WebSockets")                                               \
+    X(bad_requests, "requests refused as malformed or ambiguous")                      \
+    X(queued, "sessions that waited for room")                                         \
+    X(refused, "sessions refused for want of room")                                    \
+    X(retries, "tries on another backend")                                             \
+    X(connects, "connections made to backends")                                        \
+    X(connect_failures, "connections to backends that failed")                         \
+    X(reused, "sessions on a pooled connection to a backend")                          \
+    X(bad_answers, "answers of backends that broke HTTP")                              \
+    X(client_aborts, "sessions that the client broke off")                             \
+    X(backend_aborts, "sessions that the backend broke off")                           \
+    X(bytes_up, "bytes of bodies and tunnels from clients")                            \
+    X(bytes_down, "bytes of bodies and tunnels to clients")                            \
+    X(waits, "times a side had to wait for a slow one")
+
+struct ek_route_counters {
+#define X(name, help) struct ek_counter name;
+    EK_ROUTE_COUNTERS(X)
+#undef X
+};
+
+struct ek_upstream {
+    const struct ek_route_backend *config;
+    struct ek_address address;
+    struct ek_tls_context *tls; /* owned; NULL: plain */
+    char host[256];             /* of the address; "" for a socket file */
+    int32_t backend;            /* its index in the pool, < n_upstreams */
+};
+
+struct ek_front {
+    const struct ek_route_listener *config;
+    int fd;
+    char address[128];
+    char *unix_path;            /* owned; NULL: TCP */
+    struct ek_tls_context *tls; /* owned; NULL: plain */
+};
+
+/* Read alone after start, but for the counters. */
+struct ek_router {
+    const struct ek_route_config *config;
+    struct ek_pool *pool;
+    struct ek_upstream *upstreams; /* by the pool's index */
+    size_t n_upstreams;
+    struct ek_front *fronts;
+    size_t n_fronts;
+    struct ek_reactor **reactors;
+    size_t n_reactors;
+    struct ek_counter n_connections; /* of clients, all threads */
+    struct ek_counter n_waiting;     /* sessions in the queues */
+    struct ek_counter next_id;       /* of sessions */
+    struct ek_counter is_draining;   /* 1: no new connections */
+    struct ek_counter is_ended;      /* 1: every session ends now */
+};
+
+struct ek_reactor {
+    struct ek_router *router; /* borrowed */
+    struct ek_loop *loop;
+    pthread_t thread;
+    int64_t index;
+    struct ek_rng rng;
+    struct ek_link sessions;   /* struct ek_relay.link */
+    struct ek_link queue;      /* struct ek_relay.waiting, oldest first */
+    struct ek_link conns;      /* struct ek_h1.link: all that are alive */
+    struct ek_link *idle;      /* (n_upstreams) struct ek_h1.group: unused ones */
+    int32_t *n_idle;           /* (n_upstreams) */
+    struct ek_link soon;       /* struct ek_task.link: called at the turn's end */
+    struct ek_timer later;     /* works `soon` off; always started */
+    struct ek_timer tick;      /* looks at the queue; always started */
+    struct ek_timer rest;      /* after EMFILE; always started */
+    struct ek_accept *accepts; /* (n_fronts) */
+    bool is_accepting;
+    bool is_running;              /* its thread was started */
+    struct ek_counter n_sessions; /* open ones */
+    struct ek_counter n_conns;    /* of clients */
+    struct ek_route_counters counters;
+    pthread_mutex_t mail_lock; /* protects the two below */
+    struct ek_mail {
+        int fd;
+        int32_t front;
+        struct sockaddr_storage peer;
+    } mail[EK_REACTOR_MAILBOX];
+    size_t n_mail;
+    char read[EK_REACTOR_READ_BYTES];       /* where reads land */
+    char write[EK_REACTOR_READ_BYTES + 64]; /* where a chunk is put together */
+};
+
+struct ek_accept {
+    struct ek_watch watch;
+    struct ek_reactor *reactor;
+    int32_t front;
+};
+
+/* Something to be done at the end of the turn, from a clean stack. */
+struct ek_task {
+    struct ek_link link; /* alone: not asked for */
+    void (*run)(struct ek_task *t);
+};
+
+static inline void ek_task_init(struct ek_task *t, void (*run)(struct ek_task *t))
+{
+    ek_link_init(&t->link);
+    t->run = run;
+}
+
+/* Asks for it, once; cannot fail. */
+void ek_reactor_soon(struct ek_reactor *w, struct ek_task *t);
+
+/* Errors: EK_ENOMEM, EK_EIO. */
+int ek_reactor_new(struct ek_reactor **w, struct ek_router *router, int64_t index,
+                   struct ek_err *err) EK_MUST_USE;
+/* Its thread has ended. */
+void ek_reactor_free(struct ek_reactor *w);
+/* The thread's function: runs until the router drains and all is over. */
+void *ek_reactor_main(void *reactor);
+
+/* May a client's connection be kept? */
+static inline bool ek_reactor_is_draining(const struct ek_reactor *w)
+{
+    return ek_counter_get(&w->router->is_draining) != 0;
+}
+
+#endif

@@ -1,0 +1,111 @@
+/* run.h - the proxy as a whole: from a configuration to a process that routes until it
+ * is told to stop. docs/design/proxy.md.
+ *
+ *   main thread     admin HTTP, reports and health checks of the backends, drain
+ *   thread 1..N     a loop each: listeners, sessions
+ */
+#ifndef EVENKEEL_ROUTE_RUN_H
+#define EVENKEEL_ROUTE_RUN_H
+
+#include "base/err.h"
+#include "route/pool.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct ek_route_listener {
+    const char *listen;   /* as net/listen.h: "HOST:PORT", "unix:PATH" */
+    const char *tls_cert; /* PEM files; NULL: plain */
+    const char *tls_key;
+};
+
+enum ek_route_protocol {
+    EK_ROUTE_HTTP1,
+    EK_ROUTE_HTTP2, /* prior knowledge, or ALPN under TLS */
+};
+
+struct ek_route_backend {
+    struct ek_backend_spec spec; /* its address is connected to: "HOST:PORT", numeric or
+                                    a name (resolved at start), or "unix:PATH" */
+    enum ek_route_protocol protocol;
+    bool has_tls;
+    bool skips_verify;    /* TLS: any certificate will do */
+    const char *tls_ca;   /* PEM file; NULL: the system's */
+    const char *tls_name; /* SNI and the name to verify; NULL: the address's host */
+    /* Where its reports come from; NULL: not by this way. */
+    const char *report_path; /* polled by HTTP/1.1 GET at its address: JSON */
+    const char *agent;       /* "HOST:PORT" of an agent-check line */
+    const char *health_path; /* GET must answer 2xx or 3xx; NULL: a TCP connect must
+                                 succeed, unless reports come, which are health enough */
+};
+
+enum ek_route_key {
+    EK_ROUTE_KEY_NONE,
+    EK_ROUTE_KEY_HEADER,
+    EK_ROUTE_KEY_COOKIE,
+    EK_ROUTE_KEY_QUERY,
+    EK_ROUTE_KEY_CLIENT
+};
+
+struct ek_route_config {
+    const struct ek_route_listener *listeners;
+    size_t n_listeners;
+    const struct ek_route_backend *backends;
+    size_t n_backends;
+    struct ek_pool_options pool;
+    enum ek_route_key key;      /* of policy hash: where the key is */
+    const char *key_name;       /* header, cookie or query key */
+    const char *admin;          /* "127.0.0.1:9090", "unix:PATH"; NULL: none */
+    int32_t threads;            /* 1..; 0: as many as cores may be used */
+    int32_t max_connections;    /* of clients, all threads; 20000 */
+    int32_t max_queue;          /* sessions that wait for room; 256 */
+    int64_t queue_timeout_us;   /* longest wait in it; 5 s; 0: no queue */
+    int64_t retry_after_us;     /* of a refusal, plus up to as much again; 1 s */
+    int64_t connect_timeout_us; /* 5 s */
+    int64_t head_timeout_us;    /* a request's head, from its first byte; 10 s */
+    int64_t idle_timeout_us;    /* a client connection between requests; 75 s */
+    int64_t answer_timeout_us;  /* from the request to the answer's head; 0: none */
+    int64_t tunnel_timeout_us;  /* a session without a byte; 0: none */
+    int64_t dead_peer_us; /* a peer that acknowledges nothing; 60 s; 0: kernel's */
+    int64_t max_age_us;   /* of a session, less up to a tenth; 0: none */
+    int64_t drain_us;     /* longest wait at SIGTERM; 0: until all have ended */
+    int64_t report_interval_us; /* between two polls of a backend; 1 s */
+    int64_t health_interval_us; /* between two health checks; 2 s */
+    int64_t log_interval_us;    /* between two records of a long session; 60 s */
+    int32_t pool_connections;   /* idle ones kept to a backend a thread; 32 */
+    bool logs_sessions;         /* start, minute and end records; true */
+    bool trusts_forwarded;      /* keep X-Forwarded-For and -Proto of the client and
+                                   append; false: replace */
+    const char *via;            /* pseudonym in Via; NULL: none; "evenkeel" */
+};
+
+/* Every default above; no listener, no backend. */
+void ek_route_config_default(struct ek_route_config *c);
+
+struct ek_route;
+
+/* Opens listeners, loads certificates, resolves the backends' names. All of `c` is
+ * borrowed until free. Errors, with a sentence: EK_EINVAL, EK_EIO (an address, a
+ * certificate), EK_ENOMEM. */
+int ek_route_new(struct ek_route **r, const struct ek_route_config *c,
+                 struct ek_err *err) EK_MUST_USE;
+
+/* What ek_route_new would refuse of the values alone: no file, no socket is opened. */
+int ek_route_check(const struct ek_route_config *c, struct ek_err *err) EK_MUST_USE;
+
+/* The addresses really bound: the first listener's, the admin's ("" without one). */
+const char *ek_route_address(const struct ek_route *r);
+const char *ek_route_admin(const struct ek_route *r);
+
+/* Starts the threads and routes until stopped and drained. Errors: EK_EIO, EK_ENOMEM. */
+int ek_route_run(struct ek_route *r, struct ek_err *err) EK_MUST_USE;
+
+/* First call: new connections are refused, sessions go on until they end or drain_us is
+ * over; second call: they are ended. Any thread, and signal-safe. */
+void ek_route_stop(struct ek_route *r);
+
+/* After run. NULL is fine. */
+void ek_route_free(struct ek_route *r);
+
+#endif
