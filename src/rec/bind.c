@@ -58,7 +58,7 @@ static int check(const struct ek_rec *m, const struct ek_rec_batch *b)
         return rc;
     if (!are_within(b->items, b->T, 0, n_items) || (m->times >= 0 && !b->times))
         return EK_EINVAL;
-    if (m->is_training &&
+    if (m->targets >= 0 &&
         (!b->targets || !are_within(b->targets, b->T, INT32_MIN, n_items) ||
          (m->clicks >= 0 && !b->clicks)))
         return EK_EINVAL;
@@ -93,6 +93,14 @@ static void write_rows(struct ek_rec *m, const struct ek_rec_batch *b)
     }
 }
 
+/* A row without a target has nothing that could be clicked. */
+static void write_labels(struct ek_rec *m, const struct ek_rec_batch *b)
+{
+    for (int64_t t = 0; t < b->T; t++)
+        m->labels[t] = b->targets[t] < 0 ? -1.0f : b->clicks[t];
+    ek_graph_bind(m->g, m->clicks, m->labels);
+}
+
 static void bind_columns(struct ek_rec *m, const struct ek_rec_batch *b)
 {
     for (int i = 0; i < EK_REC_COLUMNS_MAX; i++)
@@ -120,12 +128,12 @@ int ek_rec_bind(struct ek_rec *m, const struct ek_rec_batch *b)
         ek_graph_bind(g, m->per_row, m->inverse);
     if (m->times >= 0)
         write_times(m, b);
-    if (m->is_training)
+    if (m->targets >= 0)
         ek_graph_bind(g, m->targets, b->targets);
     if (m->negatives >= 0)
         ek_graph_bind(g, m->negatives, b->negatives);
     if (m->clicks >= 0)
-        ek_graph_bind(g, m->clicks, b->clicks);
+        write_labels(m, b);
     bind_columns(m, b);
     return m->family->bind ? m->family->bind(m, b) : 0;
 }

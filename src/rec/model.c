@@ -34,6 +34,7 @@ void ek_rec_free(struct ek_rec *m)
     ek_free(m->seconds);
     ek_free(m->next_seconds);
     ek_free(m->inverse);
+    ek_free(m->labels);
     ek_free(m->own);
     ek_free(m);
 }
@@ -64,6 +65,8 @@ static void add_inputs(struct ek_rec *m)
     m->offsets = ek_graph_input(g, "offsets", m->edges, 1, EK_DTYPE_I64);
     m->targets = m->negatives = m->clicks = -1;
     m->times = m->next_times = m->per_row = m->click = m->loss = -1;
+    if (m->is_training || m->c.click_weight > 0)
+        m->targets = ek_graph_input(g, "targets", m->tokens, 1, EK_DTYPE_I32);
     for (int i = 0; i < EK_REC_COLUMNS_MAX; i++)
         m->columns[i].value = -1;
 }
@@ -129,7 +132,6 @@ static void add_loss(struct ek_rec *m)
     struct ek_sampled o = {m->c.is_cosine, (float)m->c.temperature};
     int loss;
     ek_rec_part(m, "loss", -1);
-    m->targets = ek_graph_input(g, "targets", m->tokens, 1, EK_DTYPE_I32);
     if (m->c.loss == EK_REC_SAMPLED) {
         int axis = ek_graph_axis(g, "negatives", m->c.negatives);
         m->negatives = ek_graph_input(g, "negatives", axis, 1, EK_DTYPE_I32);
@@ -160,6 +162,8 @@ static int build(struct ek_rec *m, struct ek_err *err)
     add_inputs(m);
     embed(m);
     m->h = m->family->build(m);
+    if (m->c.click_weight > 0 && m->click < 0)
+        m->click = ek_rec_click_head(m, m->h, -1);
     if (m->is_training) {
         add_loss(m); /* which brings h to length 1 itself */
     } else if (m->c.is_cosine) {
@@ -183,6 +187,10 @@ static int take_buffers(struct ek_rec *m, struct ek_err *err)
         m->next_seconds = ek_alloc_array(T, sizeof *m->next_seconds);
         is_short |= !m->seconds || !m->next_seconds;
     }
+    if (m->clicks >= 0) {
+        m->labels = ek_alloc_array(T, sizeof *m->labels);
+        is_short |= !m->labels;
+    }
     return is_short ? ek_err_set(err, EK_ENOMEM, "model: out of memory") : 0;
 }
 
@@ -197,6 +205,8 @@ int ek_rec_new(struct ek_rec **out, struct ek_params *params,
     m->shape = *shape;
     m->is_training = options->is_training;
     int rc = check(m, err);
+    if (rc == 0 && m->family->take)
+        rc = m->family->take(m, err);
     if (rc == 0)
         rc = ek_graph_new(&m->g, params, options, err);
     if (rc == 0)

@@ -51,7 +51,10 @@ struct ek_rec_config {
     int64_t seeds; /* pooled rows of a sequence */
     int64_t rank;  /* of the factorisation machine */
     int experts;
-    int64_t window;      /* of self-attention; 0: blocks of 64 */
+    int64_t window;  /* of self-attention; 0: blocks of 64 */
+    int64_t chunk;   /* rows whose summary of the past is one; 0: 16 */
+    bool alternates; /* every other block skips self-attention, the others do only it */
+    /* every model */
     double click_weight; /* of the click head's loss; 0: no such head */
 };
 
@@ -72,10 +75,11 @@ struct ek_rec_batch {
     const int64_t *times;      /* (T) microseconds, or NULL: without times */
     const int64_t *next_times; /* (T) time of what follows each row (the target's, at
                                   the last), or NULL: as HSTU's buckets want it */
-    /* training only */
+    /* training; targets also for a click head, whose logit is about them */
     const int32_t *targets;   /* (T), negative: no loss at this row */
     const int32_t *negatives; /* (config.negatives) */
-    const float *clicks;      /* (T) 0 or 1 of the target; gem with a click head */
+    const float *clicks;      /* (T) 0 or 1 of the target, negative: none; with a click
+                                 head */
     struct {
         const float *numbers;  /* (T), or (B) for a user's column */
         const int32_t *levels; /* the same for a category */

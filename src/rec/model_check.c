@@ -23,6 +23,9 @@ static int check_shares(const struct ek_rec_config *c, struct ek_err *err)
     if (!(c->dropout >= 0 && c->dropout < 1))
         return ek_err_set(err, EK_EINVAL, "dropout: %g; expected 0 to below 1",
                           c->dropout);
+    if (!(c->click_weight >= 0 && c->click_weight < 1e6))
+        return ek_err_set(err, EK_EINVAL, "click_weight: %g; expected 0 or more",
+                          c->click_weight);
     if (!(c->temperature > 1e-6 && c->temperature < 1e6))
         return ek_err_set(err, EK_EINVAL,
                           "temperature: %g; expected above 0, such as 0.05 with "

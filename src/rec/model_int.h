@@ -20,6 +20,8 @@ struct ek_rec_family {
     /* Values that only this family refuses; NULL: none. */
     int (*check)(const struct ek_rec_config *c, const struct ek_rec_shape *s,
                  struct ek_err *err);
+    /* Takes m->own, before the graph is built; NULL: nothing to take. */
+    int (*take)(struct ek_rec *m, struct ek_err *err);
     /* Adds the model to m->g and returns h (T, dim); may set m->click. */
     int (*build)(struct ek_rec *m);
     /* Behind the shared part of a bind: axes and inputs of its own; NULL: none. */
@@ -52,7 +54,7 @@ struct ek_rec {
     /* What bind writes: (max_rows) positions and seconds, (max_sequences) 1/length. */
     int32_t *position;
     int64_t *seconds, *next_seconds;
-    float *inverse;
+    float *inverse, *labels;
     void *own; /* of the family, one ek_alloc; freed with the model; or NULL */
 };
 
@@ -76,6 +78,10 @@ int ek_rec_norm(struct ek_rec *m, const char *name, int x, float eps);
 
 /* An attention of `heads` of `dim` within the sequences, nothing else set. */
 struct ek_attention ek_rec_attention(int heads, int64_t dim);
+
+/* --- click.c: the logit (T,1) that the target of each row is clicked, from h (T, dim), the
+ * target's embedding and `context` (T, n * dim), -1: none. Nothing else sees targets. */
+int ek_rec_click_head(struct ek_rec *m, int h, int context);
 
 /* --- inputs that only some models have ------------------------------------------------ */
 
