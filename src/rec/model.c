@@ -15,7 +15,7 @@ static const struct {
 } families[] = {
     [EK_REC_SASREC] = {"sasrec", &ek_rec_sasrec},
     [EK_REC_HSTU] = {"hstu", &ek_rec_hstu},
-    [EK_REC_GEM] = {"gem", NULL},
+    [EK_REC_GEM] = {"gem", &ek_rec_gem},
 };
 
 #define N_FAMILIES ((int)(sizeof families / sizeof families[0]))

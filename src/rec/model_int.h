@@ -28,7 +28,7 @@ struct ek_rec_family {
     int (*bind)(struct ek_rec *m, const struct ek_rec_batch *batch);
 };
 
-extern const struct ek_rec_family ek_rec_sasrec, ek_rec_hstu;
+extern const struct ek_rec_family ek_rec_sasrec, ek_rec_hstu, ek_rec_gem;
 
 struct ek_rec {
     struct ek_rec_config c;    /* with the defaults filled in */
