@@ -2,12 +2,12 @@
  *
  * Decoders (report.h) fill it from ORCA, from the tracker's JSON or from HAProxy's agent
  * line; the simulator fills it from a tracker; the pool (pool.h) alone judges it.
- * Invariant of a decoder: a member is finite and in its range where its bit is in `has`,
- * and 0 where it is not.
+ * Invariant: a member is 0 where its bit is not in `has`.
  */
 #ifndef EVENKEEL_ROUTE_LOAD_H
 #define EVENKEEL_ROUTE_LOAD_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Bits of ek_load_report.has. */
@@ -58,7 +58,8 @@ struct ek_load_report {
     double safety_factor;      /* f, within the capacity above */
     double variation;          /* of a session's CPU: deviation / mean */
     double cores;              /* that it may use */
-    double weight;             /* share of its configured weight; 0..256 */
+    double weight;             /* share of its configured weight; 0: no new sessions */
+    bool is_whole_weight;      /* weight is the weight itself, 0..256, and no share */
     double limit;              /* sessions that this proxy may have there */
 };
 

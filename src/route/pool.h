@@ -95,7 +95,7 @@ struct ek_backend_spec {
 
 /* *backend is its index in [0, max_backends), given again only after it was reaped. It
  * starts up: set its health before or after. Errors: EK_EINVAL (the name is there),
- * EK_ELIMIT (max_backends, a string too long), EK_ENOMEM never; unchanged. */
+ * EK_ELIMIT (max_backends, a string too long), EK_ENOMEM; unchanged. */
 int ek_pool_add(struct ek_pool *pool, int32_t *backend, const struct ek_backend_spec *s,
                 int64_t now_us) EK_MUST_USE;
 
@@ -106,8 +106,9 @@ int ek_pool_update(struct ek_pool *pool, int32_t backend,
 /* Its index, or -1. One that is being removed is not found. */
 int32_t ek_pool_find(struct ek_pool *pool, const char *name);
 
-/* No candidate any more; it is gone once its sessions have ended and nobody reports on
- * it, which the owner says by reap: true when it is gone and its index free. */
+/* No candidate any more. It is gone when its sessions have ended: reap, tried until it
+ * says true, frees its index. Not before nobody reports on it and every thread that was
+ * picking when it was removed is done with that pick. */
 void ek_pool_remove(struct ek_pool *pool, int32_t backend);
 bool ek_pool_reap(struct ek_pool *pool, int32_t backend);
 
@@ -129,6 +130,9 @@ void ek_pool_note(struct ek_pool *pool, int32_t backend, bool is_ok, int64_t now
 int ek_pool_report(struct ek_pool *pool, int32_t backend,
                    const struct ek_load_report *r, int64_t now_us) EK_MUST_USE;
 
+/* A report that no decoder understood: counted as refused. */
+void ek_pool_refuse_report(struct ek_pool *pool, int32_t backend);
+
 /* ---- Decisions ---- */
 
 struct ek_pick {
@@ -149,7 +153,7 @@ struct ek_pick {
     X(EK_REASON_TURN, "round_robin")                                                   \
     X(EK_REASON_HASH, "hash")           /* the key's own backend */                    \
     X(EK_REASON_HASH_NEXT, "hash_next") /* that one is full: next on the ring */       \
-    X(EK_REASON_ONLY, "only_one")       /* no other candidate */                       \
+    X(EK_REASON_RESUMED, "resumed")     /* its session was there before */             \
     X(EK_REASON_FULL, "full")           /* none: all are full */                       \
     X(EK_REASON_DOWN, "none_up")        /* none: no backend is up */
 
@@ -166,8 +170,9 @@ struct ek_placement {
     struct ek_pool *pool; /* NULL: none, or ended */
     int32_t backend;
     enum ek_reason reason;
+    uint32_t turn;   /* private: of its backend's placements */
     double room;     /* sessions it had room for before this one; NAN: unknown */
-    uint64_t ledger; /* debug builds: its entry */
+    uint64_t ledger; /* private: debug builds' entry */
     int64_t placed_us;
 };
 

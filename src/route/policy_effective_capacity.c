@@ -1,0 +1,82 @@
+/* policy_effective_capacity.c - the backend with the most room: what it says it can
+ * carry, less what was placed there since.
+ *
+ * While reports are fresh the best of all; when they are old the better of two at
+ * random, because old figures would send everybody to the same backend; without them
+ * the fewest sessions for its weight. */
+#include "route/pool_int.h"
+
+/* Room in deviations of what the backend's sessions use: rank is 1 / sqrt(sessions). */
+static float rank_of(const struct ek_pool_row *row, int32_t room)
+{
+    return (float)room * ek_shared_f32_get(&row->rank);
+}
+
+/* The k-th of the rows whose rank is `most`. */
+static int32_t find_tie(const struct ek_pool *pool, const struct ek_pick *p, float most,
+                        int32_t k)
+{
+    int32_t end = ek_shared_i32_get(&pool->end);
+    for (int32_t i = 0; i < end; i++) {
+        const struct ek_pool_row *row = &pool->rows[i];
+        int32_t room = ek_shared_i32_get(&row->room);
+        if (ek_row_admits(pool, room) && rank_of(row, room) == most &&
+            !ek_pick_tried(p, i) && k-- == 0)
+            return i;
+    }
+    return -1; /* another thread changed it meanwhile */
+}
+
+static struct ek_choice most_room(struct ek_pool *pool, const struct ek_pick *p)
+{
+    int32_t end = ek_shared_i32_get(&pool->end), best = -1, n_ties = 0;
+    float most = 0;
+    for (int32_t i = 0; i < end; i++) {
+        const struct ek_pool_row *row = &pool->rows[i];
+        int32_t room = ek_shared_i32_get(&row->room);
+        if (!ek_row_admits(pool, room))
+            continue;
+        float rank = rank_of(row, room);
+        if ((best >= 0 && rank < most) || ek_pick_tried(p, i))
+            continue;
+        if (best >= 0 && rank == most) {
+            n_ties++;
+            continue;
+        }
+        most = rank;
+        best = i;
+        n_ties = 1;
+    }
+    if (n_ties > 1) {
+        int32_t k = (int32_t)ek_rng_below(p->rng, (uint64_t)n_ties);
+        int32_t tie = k > 0 ? find_tie(pool, p, most, k) : best;
+        best = tie >= 0 ? tie : best;
+    }
+    return (struct ek_choice){best, EK_REASON_MOST_ROOM};
+}
+
+static struct ek_choice better_of_two(struct ek_pool *pool, const struct ek_pick *p)
+{
+    int32_t a = ek_pool_random_row(pool, p);
+    int32_t b = a < 0 ? a : ek_pool_random_row(pool, p);
+    if (b >= 0) {
+        const struct ek_pool_row *x = &pool->rows[a], *y = &pool->rows[b];
+        if (rank_of(y, ek_shared_i32_get(&y->room)) >
+            rank_of(x, ek_shared_i32_get(&x->room)))
+            a = b;
+    }
+    return (struct ek_choice){a, EK_REASON_TWO_CHOICES};
+}
+
+struct ek_choice ek_policy_effective_capacity(struct ek_pool *pool,
+                                              const struct ek_pick *p)
+{
+    switch (ek_shared_i32_get(&pool->trust)) {
+    case EK_TRUST_FRESH:
+        return most_room(pool, p);
+    case EK_TRUST_OLD:
+        return better_of_two(pool, p);
+    default:
+        return ek_policy_least_sessions(pool, p);
+    }
+}

@@ -1,0 +1,249 @@
+/* pool_room.c - how much room a backend has, and how far the pool's reports are trusted.
+ *
+ *   room = min(base - pending * step, (limit - open) * 256)     1/256 session
+ *   base = (capacity - n - phi * young) * slow start     a report is in force
+ *          mean capacity a weight * weight * slow start  none is: then pending is open
+ *          EK_ROOM_UNKNOWN                               nobody's is
+ */
+#include "route/pool_int.h"
+
+#include <math.h>
+
+#define PRIOR_COST     0.1 /* cores of a session before one was seen */
+#define PRIOR_SESSIONS 10  /* that it counts as */
+
+static int32_t room_of(const struct ek_pool *pool, int32_t i)
+{
+    const struct ek_backend *b = pool->backends[i];
+    int64_t base = ek_shared_i32_get(&b->base);
+    int64_t pending = ek_shared_i32_get(&b->pending);
+    int64_t limit = ek_shared_i32_get(&b->limit);
+    int64_t left = limit - ek_shared_i32_get(&pool->rows[i].open);
+    int64_t room = base - (pending > 0 ? pending : 0) * ek_shared_i32_get(&pool->step);
+    if (limit > 0) {
+        if (left <= 0)
+            return EK_ROOM_FULL;
+        if (room > left * EK_ROOM_UNIT)
+            room = left * EK_ROOM_UNIT;
+    }
+    return (int32_t)(room > EK_ROOM_MIN ? room : EK_ROOM_MIN);
+}
+
+void ek_room_update(struct ek_pool *pool, int32_t i)
+{
+    struct ek_shared_i32 *room = &pool->rows[i].room;
+    int32_t was = ek_shared_i32_get(room);
+    while (was != EK_ROOM_NONE && !ek_shared_i32_swap(room, &was, room_of(pool, i)))
+        ;
+}
+
+double ek_room_count(const struct ek_backend *b, int64_t from_us, int64_t to_us)
+{
+    uint32_t n = (uint32_t)ek_shared_i32_get(&b->n_placed);
+    int64_t total = ek_shared_i64_get(&b->n_total);
+    uint32_t kept = total < EK_RECENT ? (uint32_t)total : EK_RECENT;
+    double count = 0;
+    int64_t oldest = INT64_MAX;
+    for (uint32_t k = 1; k <= kept; k++) {
+        int64_t t = ek_shared_i64_get(&b->recent[(n - k) % EK_RECENT]);
+        if (t == EK_RECENT_ENDED)
+            continue;
+        if (t <= from_us)
+            return count;
+        oldest = t;
+        count += t <= to_us;
+    }
+    /* More than are kept: they came as fast before. */
+    if (kept == EK_RECENT && count > 0 && oldest > from_us && to_us > oldest)
+        count *= (double)(to_us - from_us) / (double)(to_us - oldest);
+    return count;
+}
+
+static bool is_candidate(const struct ek_backend *b)
+{
+    return b->is_used && !b->is_removed && b->is_up && !b->is_drained &&
+           !b->is_ejected && !b->said_down && b->said != EK_LOAD_SAYS_DRAIN &&
+           b->said != EK_LOAD_SAYS_MAINT && b->said_weight > 0;
+}
+
+static bool is_in_force(const struct ek_pool *pool, const struct ek_backend *b,
+                        int64_t now_us)
+{
+    return b->has_report && now_us - b->report_us <= pool->o.expiry_us;
+}
+
+static double slow_start(const struct ek_pool *pool, const struct ek_backend *b,
+                         int64_t now_us)
+{
+    if (pool->o.slow_start_us <= 0 || b->up_us == 0)
+        return 1;
+    double share = (double)(now_us - b->up_us) / (double)pool->o.slow_start_us;
+    return fmin(fmax(share, EK_SLOW_START_LO), 1);
+}
+
+static int32_t to_room(double sessions)
+{
+    double v = floor(sessions * EK_ROOM_UNIT);
+    return (int32_t)fmin(fmax(v, EK_ROOM_MIN), EK_ROOM_KNOWN - 1.0);
+}
+
+/* Sessions young at the sample, whose CPU the report has not seen. */
+static double unseen(const struct ek_pool *pool, const struct ek_backend *b)
+{
+    const struct ek_load_report *r = &b->report;
+    double phi = r->has & EK_LOAD_YOUNG_WEIGHT ? r->young_weight : pool->o.young_weight;
+    double young =
+        r->has & EK_LOAD_YOUNG
+            ? r->young_sessions
+            : pool->proxies *
+                  ek_room_count(b, b->report_us - pool->o.window_us, b->report_us);
+    return phi * young;
+}
+
+/* base, sampled_us, pending: what the room is computed from. */
+static void set_base(struct ek_pool *pool, int32_t i, int64_t now_us)
+{
+    struct ek_backend *b = pool->backends[i];
+    struct ek_pool_row *row = &pool->rows[i];
+    double slow = slow_start(pool, b, now_us), sessions;
+    int32_t base = EK_ROOM_UNKNOWN;
+    if (is_in_force(pool, b, now_us) && b->capacity >= 0) {
+        double room = b->capacity - b->sessions - unseen(pool, b);
+        /* A share of all it can carry, and not of what is left of that. */
+        base = to_room(room - (1 - slow) * b->capacity);
+        sessions = fmax(b->sessions, 0);
+    } else {
+        sessions = ek_shared_i32_get(&row->open) * pool->proxies;
+        if (pool->weight_capacity >= 0)
+            base = to_room(pool->weight_capacity * b->weight * b->said_weight * slow);
+        ek_shared_i64_set(&b->sampled_us, INT64_MIN);
+        ek_shared_i32_set(&b->pending, ek_shared_i32_get(&row->open));
+    }
+    ek_shared_i32_set(&b->base, base);
+    ek_shared_f32_set(&row->rank, 1 / sqrtf((float)sessions + 1));
+}
+
+static void set_weight(struct ek_pool *pool, int32_t i, int64_t now_us)
+{
+    struct ek_backend *b = pool->backends[i];
+    struct ek_pool_row *row = &pool->rows[i];
+    struct ek_pool_turn *turn = &pool->turns[i];
+    double weight = b->weight * slow_start(pool, b, now_us);
+    weight *= b->said_weight > 0 ? b->said_weight : 1;
+    double was = 1 / (double)ek_shared_f32_get(&row->inv_weight);
+    ek_shared_f32_set(&row->inv_weight, (float)(1 / weight));
+    /* What it has in the round does not jump when its weight changes. */
+    double now = 1 / (double)ek_shared_f32_get(&row->inv_weight);
+    if (was != now)
+        ek_shared_f64_set(&turn->taken,
+                          ek_shared_f64_get(&turn->taken) +
+                              (now - was) * ek_shared_f64_get(&pool->turn_now));
+    double load = 0;
+    if (is_in_force(pool, b, now_us)) {
+        if (b->report.has & EK_LOAD_CPU)
+            load = b->report.cpu_utilization;
+        else if (b->report.has & EK_LOAD_APPLICATION)
+            load = b->report.application_utilization;
+    }
+    ek_shared_f32_set(&turn->chance, (float)(weight * fmax(1 - load, 0)));
+}
+
+void ek_room_decide(struct ek_pool *pool, int32_t i, int64_t now_us)
+{
+    struct ek_backend *b = pool->backends[i];
+    struct ek_pool_row *row = &pool->rows[i];
+    if (b->is_ejected && now_us >= b->ejected_until_us) {
+        b->is_ejected = false;
+        b->up_us = now_us;
+    }
+    bool is_new = ek_shared_i32_get(&row->room) == EK_ROOM_NONE;
+    if (!is_candidate(b)) {
+        ek_shared_i32_set(&row->room, EK_ROOM_NONE);
+        return;
+    }
+    int32_t limit = b->max_sessions;
+    if (b->said_limit >= 0 && (limit == 0 || b->said_limit < limit))
+        limit = b->said_limit > 0 ? b->said_limit : 1;
+    ek_shared_i32_set(&b->limit, limit);
+    set_weight(pool, i, now_us);
+    set_base(pool, i, now_us);
+    if (is_new) { /* starts at the present round, with nothing to catch up */
+        double weight = 1 / (double)ek_shared_f32_get(&row->inv_weight);
+        ek_shared_f64_set(&pool->turns[i].taken,
+                          weight * ek_shared_f64_get(&pool->turn_now));
+        ek_shared_i32_publish(&row->room, room_of(pool, i));
+    } else {
+        ek_room_update(pool, i);
+    }
+}
+
+struct sums {
+    double capacity, capacity_weight; /* of fresh reports */
+    double all, own;                  /* sessions, by fresh reports that count them */
+    double weight, least, most;
+    double cpu, cpu_sessions; /* cores in use and sessions, by reports of CPU */
+    int32_t n_up, n_fresh, n_usable;
+};
+
+static void add_up(struct sums *s, const struct ek_pool *pool,
+                   const struct ek_backend *b, int64_t now_us)
+{
+    double weight = b->weight * b->said_weight;
+    s->n_up++;
+    s->weight += weight;
+    s->least = fmin(s->least, weight);
+    s->most = fmax(s->most, weight);
+    if (!is_in_force(pool, b, now_us) || b->capacity < 0)
+        return;
+    s->n_usable++;
+    s->capacity += b->capacity;
+    s->capacity_weight += weight;
+    if (now_us - b->report_us > 2 * pool->o.interval_us)
+        return;
+    s->n_fresh++;
+    if (b->report.has & EK_LOAD_CPU) {
+        s->cpu += b->report.cpu_utilization * ek_backend_cores(b);
+        s->cpu_sessions += b->sessions;
+    }
+    if (b->report.has & EK_LOAD_ACTIVE) {
+        s->all += b->sessions;
+        s->own += b->own_sessions;
+    }
+}
+
+static void set_shares(struct ek_pool *pool, const struct sums *s)
+{
+    pool->n_up = s->n_up;
+    ek_shared_i32_set(&pool->n_candidates, s->n_up);
+    pool->n_fresh = s->n_fresh;
+    pool->n_usable = s->n_usable;
+    pool->weight_capacity =
+        s->capacity_weight > 0 ? s->capacity / s->capacity_weight : -1;
+    /* A session on its way is counted on one side only: a few per cent are no proxy. */
+    double proxies = s->own >= 5 ? s->all / s->own : 1;
+    pool->proxies = proxies < 1.15 ? 1 : fmin(proxies, EK_PROXIES_MAX);
+    ek_shared_i32_set(&pool->step, (int32_t)(pool->proxies * EK_ROOM_UNIT));
+    ek_shared_i32_set(&pool->trust,
+                      2 * s->n_fresh >= s->n_up && s->n_fresh > 0     ? EK_TRUST_FRESH
+                      : 2 * s->n_usable >= s->n_up && s->n_usable > 0 ? EK_TRUST_OLD
+                                                                      : EK_TRUST_NONE);
+    pool->fleet_cost =
+        (s->cpu + PRIOR_SESSIONS * PRIOR_COST) / (s->cpu_sessions + PRIOR_SESSIONS);
+    ek_shared_f64_set(&pool->weight_sum, s->weight);
+    ek_shared_i32_set(&pool->is_weighted, s->n_up > 0 && s->most > s->least);
+}
+
+void ek_room_refresh(struct ek_pool *pool, int64_t now_us)
+{
+    struct sums s = {.least = HUGE_VAL};
+    int32_t end = ek_pool_end(pool);
+    ek_shared_i32_set(&pool->must_refresh, 0);
+    ek_shared_i64_set(&pool->refresh_us, now_us + EK_REFRESH_US);
+    for (int32_t i = 0; i < end; i++) {
+        if (is_candidate(pool->backends[i]))
+            add_up(&s, pool, pool->backends[i], now_us);
+    }
+    set_shares(pool, &s);
+    for (int32_t i = 0; i < end; i++)
+        ek_room_decide(pool, i, now_us);
+}
