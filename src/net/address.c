@@ -37,7 +37,7 @@ static int open_listener(const struct sockaddr *sa, socklen_t len)
     return fd;
 }
 
-/* Unix sockets ----------------------------------------------------------------- */
+/* Unix sockets ------------------------------------------------------------- */
 
 /* A socket file whose server died refuses connections; it may be replaced. */
 static void remove_stale(const struct sockaddr_un *sa)
@@ -77,7 +77,7 @@ static int listen_unix(int *fd, char **unix_path, const char *path, struct ek_er
     return 0;
 }
 
-/* TCP -------------------------------------------------------------------------- */
+/* TCP ---------------------------------------------------------------------- */
 
 /* Splits "HOST:PORT" or "[V6]:PORT"; host "" means every address. */
 static bool split(char host[256], char port[6], const char *listen)
@@ -178,7 +178,7 @@ int ek_address_listen(int *fd, char address[128], char **unix_path, const char *
     return listen_unix(fd, unix_path, listen + 5, err);
 }
 
-/* Connecting --------------------------------------------------------------------- */
+/* Connecting --------------------------------------------------------------- */
 
 static int resolve_unix(struct ek_address *a, const char *path, struct ek_err *err)
 {

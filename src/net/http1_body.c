@@ -60,7 +60,7 @@ static int step_extension(struct ek_http1_body *b, char c)
     return 0;
 }
 
-/* One byte of a trailer line, CR and LF kept; its form is looked at when all are here. */
+/* One byte of a trailer line, CR and LF kept; its form is looked at in the end. */
 static int step_line(struct ek_http1_body *b, char c)
 {
     bool is_first = b->text.len == 0 || b->text.data[b->text.len - 1] == '\n';

@@ -30,7 +30,7 @@ size_t ek_http1_find_end(const char *p, size_t n, size_t *from, bool *is_bad)
     return 0;
 }
 
-/* Lines ------------------------------------------------------------------------- */
+/* Lines -------------------------------------------------------------------- */
 
 static int refuse(struct ek_http1_message *m, int code, const char *reason)
 {
@@ -114,7 +114,7 @@ static int read_lines(struct ek_http1_message *m, struct ek_text rest)
     return 0;
 }
 
-/* Fields ------------------------------------------------------------------------ */
+/* Fields ------------------------------------------------------------------- */
 
 /* What the fields of one connection said. */
 struct seen {
@@ -198,7 +198,7 @@ static int note_field(struct ek_http1_message *m, struct seen *seen,
     return 0;
 }
 
-/* RFC 9110 7.6.1: fields that Connection names are of this connection; framing stays. */
+/* RFC 9110 7.6.1: fields that Connection names go no further; framing stays. */
 static void drop_named(struct ek_http1_message *m, struct ek_text list)
 {
     struct ek_text member;
@@ -248,7 +248,7 @@ static int sort_fields(struct ek_http1_message *m, struct seen *seen)
     return 0;
 }
 
-/* Requests ---------------------------------------------------------------------- */
+/* Requests ----------------------------------------------------------------- */
 
 /* Only visible ASCII, and none of `refused`. */
 static bool is_visible_without(struct ek_text t, const char *refused)
@@ -368,7 +368,7 @@ int ek_http1_read_request(struct ek_http1_message *m, const char *p, size_t n)
     return read_handshake(m, &seen);
 }
 
-/* Answers ----------------------------------------------------------------------- */
+/* Answers ------------------------------------------------------------------ */
 
 static int read_status_line(struct ek_http1_message *m, struct ek_text line)
 {
@@ -422,7 +422,7 @@ int ek_http1_read_answer(struct ek_http1_message *m, const char *p, size_t n,
     return 0;
 }
 
-/* Trailers ---------------------------------------------------------------------- */
+/* Trailers ----------------------------------------------------------------- */
 
 int ek_http1_read_trailers(struct ek_field fields[EK_HEAD_MAX_FIELDS], size_t *n,
                            const char *p, size_t len)

@@ -106,7 +106,7 @@ int ek_http1_write_trailers(struct ek_buf *out, const struct ek_field *fields, s
     return rc ? rc : ek_buf_add(out, "\r\n", 2);
 }
 
-/* WebSocket --------------------------------------------------------------------- */
+/* WebSocket ---------------------------------------------------------------- */
 
 int ek_websocket_accept(char accept[29], const char *key, size_t n)
 {

@@ -6,12 +6,12 @@
  *                  WebSocket tunnel           WebSocket tunnel
  *                  stream of HTTP/2           stream of HTTP/2
  *
- * A half is a source (what its connection brings it hands to ek_relay_*) and a sink (its
- * ops write what the other half brought). Any front goes with any back, because between
+ * A half is a source (what its connection brings goes to ek_relay_*) and a sink (its ops
+ * write what the other half brought). Any front goes with any back, because between
  * them there is only: head, body bytes, trailers, end, reset, and "wait" / "go on".
  *
- * A direction is: head (after it, for an answer, also interim 1xx heads before) -> body*
- * -> trailers or end. The two directions end independently (half-close). After the head
+ * A direction is: head (an answer may have interim 1xx heads before it) -> body* ->
+ * trailers or end. The two directions end independently (half-close). After the head
  * of a WebSocket (message.h, is_websocket with status 101) body bytes are frames of
  * RFC 6455, in both directions, and no half looks into them.
  *
@@ -21,8 +21,8 @@
  * resume. So a direction holds one read or one window, however slow its reader is, and
  * nothing while both sides keep up.
  *
- * Lifetime. A half belongs to its connection, the session to the relay. detach and reset
- * are the last calls a half gets; it sets half->session NULL first in both. Every
+ * Lifetime. A half belongs to its connection, the session to the relay. detach and
+ * reset are the last calls a half gets; it sets half->session NULL first in both. Every
  * ek_relay_* call may end the session: after it a source looks whether half->session is
  * still there. Memory of a half stays readable until the end of the turn of its loop.
  *
@@ -67,8 +67,8 @@ struct ek_refusal {
  * cannot go on (EK_ENOMEM, EK_ECLOSED), and the relay will reset both. Nothing here may
  * call ek_relay_* before it returns, but drained. */
 struct ek_half_ops {
-    /* A back half gets a request, a front half an answer. is_last: no body, no trailers.
-     * The head is readable during the call only. */
+    /* A back half gets a request, a front half an answer. is_last: neither body nor
+     * trailers. The head is readable during the call only. */
     int (*head)(struct ek_half *h, const struct ek_head *head, bool is_last);
     int (*body)(struct ek_half *h, const char *p, size_t n);
     int (*trailers)(struct ek_half *h, const struct ek_field *fields, size_t n);
@@ -105,7 +105,7 @@ void ek_relay_head(struct ek_half *from, const struct ek_head *head, bool is_las
 int ek_relay_body(struct ek_half *from, const char *p, size_t n);
 void ek_relay_trailers(struct ek_half *from, const struct ek_field *fields, size_t n);
 void ek_relay_end(struct ek_half *from);
-/* The connection or stream broke: both halves are let go (from gets no further call). */
+/* The connection or stream broke: both halves are let go (from gets no more calls). */
 void ek_relay_reset(struct ek_half *from, uint32_t code);
 /* A sink that answered EK_EAGAIN has sent what it kept. */
 void ek_relay_drained(struct ek_half *from);

@@ -1,5 +1,5 @@
-/* reactor.h - one thread of the proxy: its loop, its connections, its sessions; and what
- * all threads share and only read.
+/* reactor.h - one thread of the proxy: its loop, its connections, its sessions; and
+ * what all threads share and only read.
  *
  * Invariant: what lives in a reactor is touched by its thread alone, but the counters
  * (base/counter.h) and the mailbox (its lock).
@@ -90,20 +90,20 @@ struct ek_reactor {
     pthread_t thread;
     int64_t index;
     struct ek_rng rng;
-    struct ek_link sessions;   /* struct ek_relay.link */
-    struct ek_link queue;      /* struct ek_relay.waiting, oldest first */
-    struct ek_link conns;      /* struct ek_h1.link: all that are alive */
-    struct ek_link *idle;      /* (n_upstreams) struct ek_h1.group: unused ones */
-    int32_t *n_idle;           /* (n_upstreams) */
-    struct ek_link soon;       /* struct ek_task.link: called at the turn's end */
-    struct ek_timer later;     /* works `soon` off; always started */
-    struct ek_timer tick;      /* looks at the queue; always started */
-    struct ek_timer rest;      /* after EMFILE; always started */
-    struct ek_accept *accepts; /* (n_fronts) */
-    bool is_accepting;
-    bool is_running;              /* its thread was started */
-    struct ek_counter n_sessions; /* open ones */
-    struct ek_counter n_conns;    /* of clients */
+    struct ek_link sessions;        /* struct ek_relay.link */
+    struct ek_link queue;           /* struct ek_relay.waiting, oldest first */
+    struct ek_link conns;           /* struct ek_h1.link: all that are alive */
+    struct ek_link *idle;           /* (n_upstreams) struct ek_h1.group: unused ones */
+    int32_t *n_idle;                /* (n_upstreams) */
+    struct ek_link soon;            /* struct ek_task.link: called at the turn's end */
+    struct ek_timer later;          /* works `soon` off; always started */
+    struct ek_timer tick;           /* looks at the queue; always started */
+    struct ek_timer rest;           /* after EMFILE; always started */
+    struct ek_accept *accepts;      /* (n_fronts) */
+    bool is_running;                /* its thread was started */
+    struct ek_counter is_accepting; /* 1: it watches the listeners */
+    struct ek_counter n_sessions;   /* open ones */
+    struct ek_counter n_conns;      /* of clients */
     struct ek_route_counters counters;
     pthread_mutex_t mail_lock; /* protects the two below */
     struct ek_mail {

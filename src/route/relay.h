@@ -48,11 +48,12 @@ struct ek_relay {
     int64_t over_us; /* when it is too old; INT64_MAX: never */
     int64_t seen_us; /* last byte, either way */
     uint8_t state;   /* enum ek_relay_state */
-    bool is_websocket, is_grpc, is_placed_once;
+    bool is_websocket, is_grpc;
     bool has_body;    /* a byte of the request's body was passed on */
     bool front_ended; /* the request is whole */
     bool back_ended;  /* the answer is whole */
     bool is_connected;
+    bool is_reused; /* its connection to the backend served another session before */
     int16_t status; /* of the answer; 0: none */
 };
 

@@ -37,7 +37,7 @@ struct ek_route_backend {
     const char *report_path; /* polled by HTTP/1.1 GET at its address: JSON */
     const char *agent;       /* "HOST:PORT" of an agent-check line */
     const char *health_path; /* GET must answer 2xx or 3xx; NULL: a TCP connect must
-                                 succeed, unless reports come, which are health enough */
+                                 succeed, unless reports come: they are enough */
 };
 
 enum ek_route_key {
@@ -98,7 +98,7 @@ int ek_route_check(const struct ek_route_config *c, struct ek_err *err) EK_MUST_
 const char *ek_route_address(const struct ek_route *r);
 const char *ek_route_admin(const struct ek_route *r);
 
-/* Starts the threads and routes until stopped and drained. Errors: EK_EIO, EK_ENOMEM. */
+/* Starts the threads; routes until stopped and drained. Errors: EK_EIO, EK_ENOMEM. */
 int ek_route_run(struct ek_route *r, struct ek_err *err) EK_MUST_USE;
 
 /* First call: new connections are refused, sessions go on until they end or drain_us is

@@ -1,0 +1,277 @@
+#include "route/reactor.h"
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "net/sock.h"
+#include "route/h1.h"
+#include "route/relay.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { ACCEPTS_A_TURN = 32 };
+static const int64_t never_us = INT64_C(1) << 60;
+static const int64_t rest_us = 100000; /* without descriptors */
+
+static void move_timer(struct ek_timer *t, int64_t delay_us)
+{
+    int rc = ek_timer_start(t, delay_us);
+    (void)rc; /* it is started: moving it cannot fail */
+}
+
+/* Started again right after it was stopped to run: its place in the heap is free. */
+static void rearm(struct ek_timer *t)
+{
+    move_timer(t, never_us);
+}
+
+/* Tasks -------------------------------------------------------------------- */
+
+void ek_reactor_soon(struct ek_reactor *w, struct ek_task *t)
+{
+    if (!ek_link_is_alone(&t->link))
+        return;
+    ek_link_append(&w->soon, &t->link);
+    move_timer(&w->later, 0);
+}
+
+static void on_later(struct ek_timer *t)
+{
+    struct ek_reactor *w = t->owner;
+    rearm(t);
+    while (!ek_link_is_alone(&w->soon)) {
+        struct ek_task *task = EK_LINK_OWNER(w->soon.next, struct ek_task, link);
+        ek_link_remove(&task->link);
+        task->run(task);
+    }
+}
+
+static void on_tick(struct ek_timer *t)
+{
+    rearm(t);
+    ek_relay_serve_queue(t->owner);
+}
+
+/* Accepting ---------------------------------------------------------------- */
+
+static void take_connection(struct ek_reactor *w, const struct ek_mail *m)
+{
+    const struct ek_router *r = w->router;
+    if (ek_counter_get(&r->n_connections) >= r->config->max_connections) {
+        ek_counter_add(&w->counters.connections_refused, 1);
+        close(m->fd);
+        return;
+    }
+    ek_counter_add(&w->counters.connections, 1);
+    if (ek_h1_accept(w, m->fd, r->fronts[m->front].tls, &m->peer))
+        ek_counter_add(&w->counters.connections_refused, 1);
+}
+
+/* A session stays where it was accepted, for an hour perhaps: so the one with the
+ * fewest connections takes it. */
+static struct ek_reactor *least_busy(struct ek_reactor *w)
+{
+    struct ek_router *r = w->router;
+    int64_t own = ek_counter_get(&w->n_conns), least = own;
+    struct ek_reactor *found = w;
+    for (size_t i = 0; i < r->n_reactors; i++) {
+        int64_t n = ek_counter_get(&r->reactors[i]->n_conns);
+        if (n < least) {
+            least = n;
+            found = r->reactors[i];
+        }
+    }
+    return own - least >= 2 ? found : w;
+}
+
+static bool hand_over(struct ek_reactor *to, const struct ek_mail *m)
+{
+    pthread_mutex_lock(&to->mail_lock);
+    bool has_room = to->n_mail < EK_REACTOR_MAILBOX;
+    if (has_room)
+        to->mail[to->n_mail++] = *m;
+    pthread_mutex_unlock(&to->mail_lock);
+    if (has_room)
+        ek_loop_wake(to->loop);
+    return has_room;
+}
+
+static void stop_accepting(struct ek_reactor *w)
+{
+    for (size_t i = 0; i < w->router->n_fronts; i++)
+        ek_watch_stop(&w->accepts[i].watch);
+    ek_counter_set(&w->is_accepting, 0);
+}
+
+static int start_accepting(struct ek_reactor *w)
+{
+    ek_counter_set(&w->is_accepting, 1);
+    for (size_t i = 0; i < w->router->n_fronts; i++) {
+        int rc =
+            ek_watch_start(w->loop, &w->accepts[i].watch, EK_READABLE | EK_EXCLUSIVE);
+        if (rc) {
+            stop_accepting(w);
+            return rc;
+        }
+    }
+    return 0;
+}
+
+static void on_accept(struct ek_watch *watch, int events)
+{
+    struct ek_accept *a = watch->owner;
+    struct ek_reactor *w = a->reactor;
+    (void)events;
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        struct ek_mail m = {.front = a->front};
+        socklen_t n = sizeof m.peer;
+        m.fd = accept4(watch->fd, (struct sockaddr *)&m.peer, &n,
+                       SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (m.fd < 0) {
+            /* The listener stays readable without descriptors: watching would spin. */
+            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+                errno == ENOBUFS) {
+                stop_accepting(w);
+                move_timer(&w->rest, rest_us);
+            }
+            return;
+        }
+        struct ek_reactor *to = least_busy(w);
+        if (to == w || !hand_over(to, &m))
+            take_connection(w, &m);
+    }
+}
+
+static void on_rest(struct ek_timer *t)
+{
+    struct ek_reactor *w = t->owner;
+    rearm(t);
+    if (!ek_counter_get(&w->is_accepting) && !ek_reactor_is_draining(w) &&
+        start_accepting(w))
+        move_timer(t, rest_us);
+}
+
+/* Wakes -------------------------------------------------------------------- */
+
+static void read_mail(struct ek_reactor *w)
+{
+    struct ek_mail m;
+    for (;;) {
+        pthread_mutex_lock(&w->mail_lock);
+        bool has_mail = w->n_mail > 0;
+        if (has_mail)
+            m = w->mail[--w->n_mail];
+        pthread_mutex_unlock(&w->mail_lock);
+        if (!has_mail)
+            return;
+        take_connection(w, &m);
+    }
+}
+
+static void on_wake(void *arg)
+{
+    struct ek_reactor *w = arg;
+    read_mail(w);
+    if (!ek_reactor_is_draining(w))
+        return;
+    stop_accepting(w);
+    ek_h1_close_idle(w, false);
+    if (ek_counter_get(&w->router->is_ended)) {
+        ek_relay_end_all(w);
+        ek_loop_stop(w->loop);
+    }
+}
+
+/* Life --------------------------------------------------------------------- */
+
+void *ek_reactor_main(void *reactor)
+{
+    struct ek_reactor *w = reactor;
+    struct ek_err err = EK_ERR_INIT;
+    if (ek_loop_run(w->loop, &err))
+        ek_log(EK_LOG_ERROR, "reactor_failed", "why=\"%s\"", err.text);
+    return NULL;
+}
+
+static int prepare(struct ek_reactor *w, struct ek_err *err)
+{
+    struct ek_router *r = w->router;
+    int rc = ek_loop_new(&w->loop, err);
+    if (rc)
+        return rc;
+    ek_loop_on_wake(w->loop, on_wake, w);
+    w->idle = ek_calloc(r->n_upstreams, sizeof *w->idle);
+    w->n_idle = ek_calloc(r->n_upstreams, sizeof *w->n_idle);
+    w->accepts = ek_calloc(r->n_fronts, sizeof *w->accepts);
+    ek_timer_init(&w->later, w->loop, on_later, w);
+    ek_timer_init(&w->tick, w->loop, on_tick, w);
+    ek_timer_init(&w->rest, w->loop, on_rest, w);
+    if (!w->idle || !w->n_idle || !w->accepts || ek_timer_start(&w->later, never_us) ||
+        ek_timer_start(&w->tick, never_us) || ek_timer_start(&w->rest, never_us))
+        return ek_err_set(err, EK_ENOMEM, "out of memory");
+    for (size_t i = 0; i < r->n_upstreams; i++)
+        ek_link_init(&w->idle[i]);
+    for (size_t i = 0; i < r->n_fronts; i++) {
+        w->accepts[i] =
+            (struct ek_accept){.watch = {.fd = r->fronts[i].fd, .on_ready = on_accept},
+                               .reactor = w,
+                               .front = (int32_t)i};
+        w->accepts[i].watch.owner = &w->accepts[i];
+    }
+    if (start_accepting(w))
+        return ek_err_set(err, EK_EIO, "listeners cannot be watched: %s",
+                          strerror(errno));
+    return 0;
+}
+
+int ek_reactor_new(struct ek_reactor **out, struct ek_router *router, int64_t index,
+                   struct ek_err *err)
+{
+    uint64_t seed;
+    struct ek_reactor *w = ek_calloc(1, sizeof *w);
+    if (!w)
+        return ek_err_set(err, EK_ENOMEM, "out of memory");
+    w->router = router;
+    w->index = index;
+    pthread_mutex_init(&w->mail_lock, NULL);
+    ek_link_init(&w->sessions);
+    ek_link_init(&w->queue);
+    ek_link_init(&w->conns);
+    ek_link_init(&w->soon);
+    int rc = ek_rng_secret(&seed, sizeof seed);
+    if (rc)
+        rc = ek_err_set(err, rc, "no random numbers");
+    else
+        ek_rng_init(&w->rng, seed);
+    if (!rc)
+        rc = prepare(w, err);
+    if (rc) {
+        ek_reactor_free(w);
+        return rc;
+    }
+    *out = w;
+    return 0;
+}
+
+void ek_reactor_free(struct ek_reactor *w)
+{
+    if (!w)
+        return;
+    if (w->loop) {
+        if (w->accepts)
+            stop_accepting(w);
+        ek_relay_end_all(w);
+        ek_h1_close_idle(w, true);
+        for (size_t i = 0; i < w->n_mail; i++)
+            close(w->mail[i].fd);
+        on_later(&w->later);
+        ek_loop_free(w->loop);
+    }
+    pthread_mutex_destroy(&w->mail_lock);
+    ek_free(w->idle);
+    ek_free(w->n_idle);
+    ek_free(w->accepts);
+    ek_free(w);
+}

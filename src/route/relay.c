@@ -1,0 +1,566 @@
+/* relay.c - a session's course: placed, perhaps queued, tried elsewhere, open, over. */
+#include "route/relay.h"
+
+#include "base/mem.h"
+#include "route/h1.h"
+
+#include <assert.h>
+#include <string.h>
+
+static const int64_t never_us = INT64_C(1) << 60;
+static const int64_t tick_us = 50000; /* the queue is looked at so often */
+
+static void place(struct ek_relay *s);
+static void on_time(struct ek_timer *t);
+
+static const struct ek_route_config *config_of(const struct ek_relay *s)
+{
+    return s->reactor->router->config;
+}
+
+static int64_t now_of(const struct ek_relay *s)
+{
+    return ek_loop_now_us(s->reactor->loop);
+}
+
+/* The end ------------------------------------------------------------------ */
+
+static void free_request(struct ek_relay *s)
+{
+    ek_free(s->request);
+    s->request = NULL;
+}
+
+static void on_end(struct ek_task *t)
+{
+    struct ek_relay *s = EK_LINK_OWNER(t, struct ek_relay, end);
+    free_request(s);
+    ek_timer_stop(&s->timer);
+    ek_free(s);
+}
+
+static void leave_queue(struct ek_relay *s)
+{
+    if (ek_link_is_alone(&s->waiting))
+        return;
+    ek_link_remove(&s->waiting);
+    ek_counter_share(&s->reactor->router->n_waiting, -1);
+}
+
+/* A timer of a reactor that is always started: moving it cannot fail. */
+static void move_timer(struct ek_timer *t, int64_t delay_us)
+{
+    int rc = ek_timer_start(t, delay_us);
+    (void)rc;
+}
+
+static void give_back(struct ek_relay *s)
+{
+    if (!s->placement.pool)
+        return;
+    ek_placement_end(&s->placement, now_of(s));
+    if (!ek_link_is_alone(&s->reactor->queue))
+        move_timer(&s->reactor->tick, 0);
+}
+
+/* The one way out. */
+static void finish(struct ek_relay *s, const char *by, const char *why)
+{
+    assert(s->state != EK_RELAY_OVER && !s->front && !s->back);
+    s->state = EK_RELAY_OVER;
+    leave_queue(s);
+    ek_relay_log_end(s, by, why);
+    give_back(s);
+    ek_link_remove(&s->link);
+    ek_counter_add(&s->reactor->n_sessions, -1);
+    ek_reactor_soon(s->reactor, &s->end);
+}
+
+static struct ek_half *let_go(struct ek_half **half)
+{
+    struct ek_half *h = *half;
+    *half = NULL;
+    if (h)
+        h->session = NULL;
+    return h;
+}
+
+static void end_well(struct ek_relay *s, const char *by)
+{
+    struct ek_half *front = let_go(&s->front), *back = let_go(&s->back);
+    if (back)
+        back->ops->detach(back);
+    if (front)
+        front->ops->detach(front);
+    finish(s, by, "done");
+}
+
+static void end_badly(struct ek_relay *s, uint32_t code, const char *by,
+                      const char *why)
+{
+    struct ek_half *front = let_go(&s->front), *back = let_go(&s->back);
+    if (back)
+        back->ops->reset(back, code);
+    if (front)
+        front->ops->reset(front, code);
+    finish(s, by, why);
+}
+
+/* Before the answer's head: with an answer of our own. */
+static void refuse(struct ek_relay *s, int status, const char *why)
+{
+    struct ek_half *front = let_go(&s->front), *back = let_go(&s->back);
+    struct ek_refusal r = {.status = status, .why = why};
+    if (status == 503) {
+        double least = (double)config_of(s)->retry_after_us / 1000;
+        r.retry_after_ms = (int64_t)(least * (1 + ek_rng_uniform(&s->reactor->rng)));
+    }
+    s->status = (int16_t)status;
+    if (back)
+        back->ops->reset(back, EK_RESET_CANCEL);
+    if (front)
+        front->ops->refuse(front, &r);
+    finish(s, "proxy", why);
+}
+
+/* Time --------------------------------------------------------------------- */
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+static int64_t silence_us(const struct ek_relay *s)
+{
+    int64_t limit = config_of(s)->tunnel_timeout_us;
+    return limit > 0 ? s->seen_us + limit : INT64_MAX;
+}
+
+static void set_open_timer(struct ek_relay *s)
+{
+    int64_t due = least(least(s->log_us, s->over_us), silence_us(s));
+    move_timer(&s->timer, due == INT64_MAX ? never_us : due - now_of(s));
+}
+
+static void on_open_time(struct ek_relay *s)
+{
+    int64_t now = now_of(s);
+    if (now >= s->over_us) {
+        end_badly(s, EK_RESET_NO_ERROR, "proxy", "max_age");
+        return;
+    }
+    if (now >= silence_us(s)) {
+        end_badly(s, EK_RESET_CANCEL, "proxy", "silent");
+        return;
+    }
+    if (now >= s->log_us) {
+        s->log_us = now + config_of(s)->log_interval_us;
+        ek_relay_log_minute(s);
+    }
+    set_open_timer(s);
+}
+
+static void on_time(struct ek_timer *t)
+{
+    struct ek_relay *s = t->owner;
+    int rc = ek_timer_start(t, never_us); /* its place in the heap was just freed */
+    (void)rc;
+    if (s->state == EK_RELAY_WAITING) {
+        ek_counter_add(&s->reactor->counters.refused, 1);
+        refuse(s, 503, "no backend had room in time");
+    } else if (s->state == EK_RELAY_OPENING && s->is_connected) {
+        refuse(s, 504, "the backend did not answer in time");
+    } else if (s->state == EK_RELAY_OPENING) {
+        struct ek_half *back = s->back;
+        ek_relay_reset(back, EK_RESET_REFUSED); /* as if it had failed by itself */
+        back->ops->reset(back, EK_RESET_CANCEL);
+    } else if (s->state == EK_RELAY_OPEN) {
+        on_open_time(s);
+    }
+}
+
+/* Placing ------------------------------------------------------------------ */
+
+static int pick(struct ek_relay *s, struct ek_placement *out)
+{
+    const struct ek_route_request *r = s->request;
+    struct ek_pick p = {
+        .now_us = now_of(s),
+        .key = r->key,
+        .session = s->id,
+        .tried = r->tried,
+        .n_tried = r->n_tried,
+        .rng = &s->reactor->rng,
+    };
+    return ek_pool_pick(s->reactor->router->pool, &p, out);
+}
+
+static bool enqueue(struct ek_relay *s)
+{
+    struct ek_reactor *w = s->reactor;
+    const struct ek_route_config *c = config_of(s);
+    if (c->queue_timeout_us <= 0 || !ek_link_is_alone(&s->waiting))
+        return false;
+    if (ek_counter_share(&w->router->n_waiting, 1) > c->max_queue) {
+        ek_counter_share(&w->router->n_waiting, -1);
+        return false;
+    }
+    ek_link_append(&w->queue, &s->waiting);
+    ek_counter_add(&w->counters.queued, 1);
+    s->state = EK_RELAY_WAITING;
+    move_timer(&s->timer, c->queue_timeout_us);
+    move_timer(&w->tick, tick_us);
+    return true;
+}
+
+static void note(struct ek_relay *s, bool is_ok)
+{
+    ek_pool_note(s->reactor->router->pool, s->placement.backend, is_ok, now_of(s));
+}
+
+static void forget_backend(struct ek_relay *s)
+{
+    struct ek_route_request *r = s->request;
+    if (r->n_tried < EK_TRIED_MAX)
+        r->tried[r->n_tried++] = s->placement.backend;
+    give_back(s);
+}
+
+/* Opens the half towards the placement's backend and gives it the request. */
+static int open_back(struct ek_relay *s)
+{
+    bool is_connected = false;
+    struct ek_half *back;
+    int rc = ek_h1_open(&back, s->reactor, s->placement.backend, &is_connected);
+    if (rc)
+        return rc;
+    s->back = back;
+    back->session = s;
+    s->state = EK_RELAY_OPENING;
+    s->is_connected = false;
+    s->is_reused = is_connected;
+    move_timer(&s->timer, config_of(s)->connect_timeout_us);
+    rc = back->ops->head(back, &s->request->head, s->request->is_last);
+    if (rc) {
+        let_go(&s->back);
+        back->ops->reset(back, EK_RESET_CANCEL);
+        return rc;
+    }
+    if (is_connected)
+        ek_relay_connected(back);
+    return 0;
+}
+
+/* True: it has a placement. Otherwise it waits, or is over. */
+static bool pick_or_refuse(struct ek_relay *s)
+{
+    int rc = pick(s, &s->placement);
+    if (!rc)
+        return true;
+    if (rc == EK_EBUSY && enqueue(s))
+        return false;
+    ek_counter_add(&s->reactor->counters.refused, 1);
+    if (rc == EK_EBUSY)
+        refuse(s, 503, "no backend has room");
+    else if (s->request->n_tried > 0)
+        refuse(s, 502, "no backend could be reached");
+    else
+        refuse(s, 503, "no backend is up");
+    return false;
+}
+
+/* It has a placement: opened there, or where else there is room. */
+static void open_placed(struct ek_relay *s)
+{
+    int rc;
+    while ((rc = open_back(s)) != 0) {
+        if (rc == EK_ENOMEM) {
+            refuse(s, 503, "out of memory");
+            return;
+        }
+        ek_counter_add(&s->reactor->counters.connect_failures, 1);
+        note(s, false);
+        forget_backend(s);
+        if (!pick_or_refuse(s))
+            return;
+    }
+}
+
+static void place(struct ek_relay *s)
+{
+    if (pick_or_refuse(s))
+        open_placed(s);
+}
+
+void ek_relay_serve_queue(struct ek_reactor *w)
+{
+    while (!ek_link_is_alone(&w->queue)) {
+        struct ek_relay *s = EK_LINK_OWNER(w->queue.next, struct ek_relay, waiting);
+        int rc = pick(s, &s->placement);
+        if (rc == EK_EBUSY)
+            break;
+        leave_queue(s);
+        if (rc)
+            refuse(s, 503, "no backend is up");
+        else
+            open_placed(s);
+    }
+    if (!ek_link_is_alone(&w->queue))
+        move_timer(&w->tick, tick_us);
+}
+
+/* May another backend have it? */
+static bool can_retry(const struct ek_relay *s, uint32_t code)
+{
+    const struct ek_route_request *r = s->request;
+    /* A front that was told to go on may have its body under way. */
+    bool keeps_body = r->is_last || r->head.is_websocket || !s->is_connected;
+    return s->state == EK_RELAY_OPENING && !s->has_body && keeps_body &&
+           r->n_tried < EK_TRIED_MAX - 1 &&
+           (code == EK_RESET_REFUSED || r->is_idempotent);
+}
+
+/* Begin -------------------------------------------------------------------- */
+
+static struct ek_relay *make(struct ek_reactor *w, const struct ek_head *request,
+                             bool is_last, struct ek_text client)
+{
+    const struct ek_route_config *c = w->router->config;
+    struct ek_relay *s = ek_calloc(1, sizeof *s);
+    if (!s)
+        return NULL;
+    ek_timer_init(&s->timer, w->loop, on_time, s);
+    if (ek_route_request_new(&s->request, w, request, is_last, client) ||
+        ek_timer_start(&s->timer, never_us)) {
+        ek_free(s->request);
+        ek_free(s);
+        return NULL;
+    }
+    s->reactor = w;
+    s->id = (uint64_t)ek_counter_share(&w->router->next_id, 1);
+    s->begun_us = s->seen_us = now_of(s);
+    s->log_us = c->logs_sessions && c->log_interval_us > 0
+                    ? s->begun_us + c->log_interval_us
+                    : INT64_MAX;
+    s->over_us = INT64_MAX;
+    if (c->max_age_us > 0) {
+        /* What started together must not end together. */
+        double share = 1 - 0.1 * ek_rng_uniform(&w->rng);
+        s->over_us = s->begun_us + (int64_t)((double)c->max_age_us * share);
+    }
+    s->is_grpc = s->request->is_grpc;
+    s->front_ended = is_last;
+    ek_link_init(&s->waiting);
+    ek_task_init(&s->end, on_end);
+    ek_link_append(&w->sessions, &s->link);
+    ek_counter_add(&w->n_sessions, 1);
+    ek_counter_add(&w->counters.sessions, 1);
+    return s;
+}
+
+void ek_relay_begin(struct ek_reactor *w, struct ek_half *front,
+                    const struct ek_head *request, bool is_last, struct ek_text client)
+{
+    struct ek_refusal no_memory = {.status = 503, .why = "out of memory"};
+    struct ek_relay *s = make(w, request, is_last, client);
+    if (!s) {
+        front->ops->refuse(front, &no_memory);
+        return;
+    }
+    s->front = front;
+    front->session = s;
+    place(s);
+}
+
+/* From the halves ---------------------------------------------------------- */
+
+void ek_relay_connected(struct ek_half *from)
+{
+    struct ek_relay *s = from->session;
+    int64_t limit = config_of(s)->answer_timeout_us;
+    s->is_connected = true;
+    note(s, true);
+    move_timer(&s->timer, limit > 0 ? limit : never_us);
+    /* A WebSocket's bytes wait for the 101. */
+    if (s->front && !s->front_ended && !s->request->head.is_websocket)
+        s->front->ops->resume(s->front);
+}
+
+/* A backend that says "elsewhere" is believed if there is an elsewhere. */
+static bool went_elsewhere(struct ek_relay *s)
+{
+    struct ek_placement next;
+    struct ek_route_request *r = s->request;
+    if (!can_retry(s, EK_RESET_REFUSED))
+        return false;
+    r->tried[r->n_tried] = s->placement.backend;
+    r->n_tried++;
+    int rc = pick(s, &next);
+    r->n_tried--;
+    if (rc)
+        return false;
+    struct ek_half *back = let_go(&s->back);
+    back->ops->reset(back, EK_RESET_CANCEL);
+    ek_counter_add(&s->reactor->counters.retries, 1);
+    forget_backend(s);
+    s->placement = next;
+    open_placed(s);
+    return true;
+}
+
+static void open_session(struct ek_relay *s, const struct ek_head *head, bool is_last)
+{
+    s->state = EK_RELAY_OPEN;
+    s->status = (int16_t)head->status;
+    s->is_websocket = head->is_websocket;
+    if (s->request->head.is_websocket && !head->is_websocket)
+        s->front_ended = true;
+    if (s->is_websocket)
+        ek_counter_add(&s->reactor->counters.websockets, 1);
+    ek_relay_log_start(s);
+    int rc = s->front->ops->head(s->front, head, is_last);
+    free_request(s);
+    set_open_timer(s);
+    if (rc) {
+        end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
+        return;
+    }
+    if (s->is_websocket)
+        s->front->ops->resume(s->front);
+    if (is_last) {
+        s->back_ended = true;
+        end_well(s, "backend");
+    }
+}
+
+void ek_relay_head(struct ek_half *from, const struct ek_head *head, bool is_last)
+{
+    struct ek_relay *s = from->session;
+    struct ek_field fields[EK_HEAD_MAX_FIELDS + 1];
+    struct ek_head out;
+    if (head->status < 200 && !head->is_websocket) {
+        int rc = s->front->ops->head(s->front, head, false);
+        if (rc)
+            end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
+        return;
+    }
+    if (head->status == 503 && went_elsewhere(s))
+        return;
+    ek_answer_for_client(s, &out, fields, head);
+    open_session(s, &out, is_last);
+}
+
+int ek_relay_body(struct ek_half *from, const char *p, size_t n)
+{
+    struct ek_relay *s = from->session;
+    bool is_up = from == s->front;
+    struct ek_half *to = is_up ? s->back : s->front;
+    s->seen_us = now_of(s);
+    if (is_up) {
+        s->has_body = true;
+        s->bytes_up += n;
+        ek_counter_add(&s->reactor->counters.bytes_up, (int64_t)n);
+    } else {
+        s->bytes_down += n;
+        ek_counter_add(&s->reactor->counters.bytes_down, (int64_t)n);
+    }
+    int rc = to->ops->body(to, p, n);
+    if (rc == EK_EAGAIN) {
+        ek_counter_add(&s->reactor->counters.waits, 1);
+        return rc;
+    }
+    if (rc)
+        end_badly(s, EK_RESET_CANCEL, is_up ? "backend" : "client", "closed");
+    return 0;
+}
+
+void ek_relay_trailers(struct ek_half *from, const struct ek_field *fields, size_t n)
+{
+    struct ek_relay *s = from->session;
+    bool is_up = from == s->front;
+    struct ek_half *to = is_up ? s->back : s->front;
+    const char *by = is_up ? "client" : "backend";
+    bool is_first = !s->front_ended && !s->back_ended;
+    if (is_up)
+        s->front_ended = true;
+    else
+        s->back_ended = true;
+    struct ek_field kept[EK_HEAD_MAX_FIELDS];
+    size_t n_kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (is_up || !ek_relay_takes_report(s, &fields[i]))
+            kept[n_kept++] = fields[i];
+    }
+    int rc = n_kept > 0 ? to->ops->trailers(to, kept, n_kept) : to->ops->end(to);
+    if (rc)
+        end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
+    else if (s->back_ended && (s->front_ended || !s->is_websocket))
+        end_well(s, is_first ? by : is_up ? "backend" : "client");
+}
+
+void ek_relay_end(struct ek_half *from)
+{
+    ek_relay_trailers(from, NULL, 0);
+}
+
+void ek_relay_drained(struct ek_half *from)
+{
+    struct ek_relay *s = from->session;
+    struct ek_half *source = from == s->front ? s->back : s->front;
+    if (source)
+        source->ops->resume(source);
+}
+
+static void lose_back(struct ek_relay *s, uint32_t code)
+{
+    struct ek_reactor *w = s->reactor;
+    s->back = NULL;
+    if (s->state != EK_RELAY_OPENING) {
+        ek_counter_add(&w->counters.backend_aborts, 1);
+        end_badly(s, code, "backend", "reset");
+        return;
+    }
+    if (!s->is_connected) {
+        ek_counter_add(&w->counters.connect_failures, 1);
+        note(s, false);
+    }
+    if (can_retry(s, code)) {
+        ek_counter_add(&w->counters.retries, 1);
+        /* A kept connection that the backend had closed says nothing against it. */
+        if (!s->is_reused) {
+            forget_backend(s);
+            place(s);
+        } else {
+            open_placed(s);
+        }
+        return;
+    }
+    ek_counter_add(&w->counters.backend_aborts, 1);
+    refuse(s, 502,
+           code == EK_RESET_PROTOCOL ? "the backend's answer is no HTTP"
+                                     : "the backend closed before it answered");
+}
+
+void ek_relay_reset(struct ek_half *from, uint32_t code)
+{
+    struct ek_relay *s = from->session;
+    from->session = NULL;
+    if (from == s->back) {
+        lose_back(s, code);
+        return;
+    }
+    s->front = NULL;
+    ek_counter_add(&s->reactor->counters.client_aborts, 1);
+    end_badly(s, code, "client", code == EK_RESET_PROTOCOL ? "bad_request" : "left");
+}
+
+void ek_relay_end_all(struct ek_reactor *w)
+{
+    while (!ek_link_is_alone(&w->sessions)) {
+        struct ek_relay *s = EK_LINK_OWNER(w->sessions.next, struct ek_relay, link);
+        if (s->state == EK_RELAY_OPEN)
+            end_badly(s, EK_RESET_NO_ERROR, "proxy", "drain");
+        else
+            refuse(s, 503, "the proxy is shutting down");
+    }
+}

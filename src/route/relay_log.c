@@ -1,0 +1,58 @@
+/* relay_log.c - the records of a session: start, every minute, end. */
+#include "base/log.h"
+#include "route/relay.h"
+
+static const char *kind_of(const struct ek_relay *s)
+{
+    return s->is_websocket ? "websocket" : s->is_grpc ? "grpc" : "http";
+}
+
+static const char *backend_of(const struct ek_relay *s)
+{
+    return s->placement.pool
+               ? s->reactor->router->upstreams[s->placement.backend].config->spec.name
+               : "-";
+}
+
+static double seconds_of(const struct ek_relay *s)
+{
+    return (double)(ek_loop_now_us(s->reactor->loop) - s->begun_us) / 1e6;
+}
+
+static bool is_wanted(const struct ek_relay *s)
+{
+    return s->reactor->router->config->logs_sessions;
+}
+
+void ek_relay_log_start(const struct ek_relay *s)
+{
+    if (is_wanted(s))
+        ek_log(EK_LOG_INFO, "session_start",
+               "session=%llu kind=%s backend=\"%s\" reason=%s room=%.1f wait_ms=%.1f "
+               "status=%d",
+               (unsigned long long)s->id, kind_of(s), backend_of(s),
+               ek_reason_name(s->placement.reason), s->placement.room,
+               seconds_of(s) * 1e3, s->status);
+}
+
+void ek_relay_log_minute(const struct ek_relay *s)
+{
+    if (is_wanted(s))
+        ek_log(EK_LOG_INFO, "session_open",
+               "session=%llu kind=%s backend=\"%s\" seconds=%.1f bytes_up=%llu "
+               "bytes_down=%llu",
+               (unsigned long long)s->id, kind_of(s), backend_of(s), seconds_of(s),
+               (unsigned long long)s->bytes_up, (unsigned long long)s->bytes_down);
+}
+
+void ek_relay_log_end(const struct ek_relay *s, const char *by, const char *why)
+{
+    if (is_wanted(s))
+        ek_log(EK_LOG_INFO, "session_end",
+               "session=%llu kind=%s backend=\"%s\" reason=%s seconds=%.3f "
+               "bytes_up=%llu bytes_down=%llu status=%d by=%s why=\"%s\"",
+               (unsigned long long)s->id, kind_of(s), backend_of(s),
+               s->placement.pool ? ek_reason_name(s->placement.reason) : "-",
+               seconds_of(s), (unsigned long long)s->bytes_up,
+               (unsigned long long)s->bytes_down, s->status, by, why);
+}

@@ -1,0 +1,349 @@
+/* run.c - from a configuration to threads, and the drain at the end. */
+#include "route/run.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "route/run_int.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+static const int64_t tick_us = 50000;
+
+void ek_route_config_default(struct ek_route_config *c)
+{
+    *c = (struct ek_route_config){
+        .threads = 1,
+        .max_connections = 20000,
+        .max_queue = 256,
+        .queue_timeout_us = 5000000,
+        .retry_after_us = 1000000,
+        .connect_timeout_us = 5000000,
+        .head_timeout_us = 10000000,
+        .idle_timeout_us = 75000000,
+        .dead_peer_us = 60000000,
+        .report_interval_us = 1000000,
+        .health_interval_us = 2000000,
+        .log_interval_us = 60000000,
+        .pool_connections = 32,
+        .logs_sessions = true,
+        .via = "1.1 evenkeel",
+    };
+    ek_pool_options_default(&c->pool);
+}
+
+int ek_route_check(const struct ek_route_config *c, struct ek_err *err)
+{
+    if (c->n_listeners == 0)
+        return ek_err_set(err, EK_EINVAL, "route: no listener is given");
+    if (c->n_backends == 0)
+        return ek_err_set(err, EK_EINVAL, "route: no backend is given");
+    if (c->n_backends > (size_t)c->pool.max_backends)
+        return ek_err_set(err, EK_EINVAL, "route: %zu backends, more than %d",
+                          c->n_backends, c->pool.max_backends);
+    if (c->threads < 1 || c->threads > 256)
+        return ek_err_set(err, EK_EINVAL, "route: threads: %d is not 1 to 256",
+                          c->threads);
+    if ((c->key == EK_ROUTE_KEY_HEADER || c->key == EK_ROUTE_KEY_COOKIE ||
+         c->key == EK_ROUTE_KEY_QUERY) &&
+        !c->key_name)
+        return ek_err_set(err, EK_EINVAL, "route: the key of policy hash has no name");
+    for (size_t i = 0; i < c->n_listeners; i++) {
+        if (!c->listeners[i].tls_cert != !c->listeners[i].tls_key)
+            return ek_err_set(err, EK_EINVAL,
+                              "route: listener %s: a certificate needs its key",
+                              c->listeners[i].listen);
+    }
+    return 0;
+}
+
+static void close_front(struct ek_front *f)
+{
+    if (f->fd >= 0)
+        close(f->fd);
+    f->fd = -1;
+    if (f->unix_path)
+        unlink(f->unix_path);
+    ek_free(f->unix_path);
+    f->unix_path = NULL;
+}
+
+/* Opening ------------------------------------------------------------------ */
+
+static int open_fronts(struct ek_route *r, struct ek_err *err)
+{
+    struct ek_router *router = &r->router;
+    const struct ek_route_config *c = r->config;
+    router->fronts = ek_calloc(c->n_listeners, sizeof *router->fronts);
+    if (!router->fronts)
+        return ek_err_set(err, EK_ENOMEM, "out of memory");
+    for (size_t i = 0; i < c->n_listeners; i++) {
+        struct ek_front *f = &router->fronts[i];
+        f->config = &c->listeners[i];
+        f->fd = -1;
+        router->n_fronts = i + 1;
+        int rc = 0;
+        if (f->config->tls_cert)
+            rc = ek_tls_context_new(&f->tls, f->config->tls_cert, f->config->tls_key,
+                                    err);
+        if (!rc)
+            rc = ek_address_listen(&f->fd, f->address, &f->unix_path, f->config->listen,
+                                   err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int open_upstream(struct ek_route *r, const struct ek_route_backend *b,
+                         struct ek_err *err)
+{
+    int32_t index;
+    int rc = ek_pool_add(r->router.pool, &index, &b->spec, ek_clock_us());
+    if (rc)
+        return ek_err_set(err, rc, "backend '%s': %s", b->spec.name,
+                          rc == EK_EINVAL ? "the name is there already"
+                                          : ek_status_text(rc));
+    struct ek_upstream *u = &r->router.upstreams[index];
+    u->config = b;
+    u->backend = index;
+    rc = ek_address_resolve(&u->address, b->spec.address, err);
+    if (rc) {
+        ek_err_prefix(err, "backend '%s'", b->spec.name);
+        return rc;
+    }
+    if (!ek_address_host(u->host, b->spec.address))
+        u->host[0] = 0;
+    return b->has_tls
+               ? ek_tls_client_context_new(&u->tls, b->tls_ca, b->skips_verify, err)
+               : 0;
+}
+
+static int open_upstreams(struct ek_route *r, struct ek_err *err)
+{
+    struct ek_router *router = &r->router;
+    const struct ek_route_config *c = r->config;
+    router->upstreams = ek_calloc(c->n_backends, sizeof *router->upstreams);
+    if (!router->upstreams || ek_pool_new(&router->pool, &c->pool))
+        return ek_err_set(err, EK_ENOMEM, "out of memory");
+    router->n_upstreams = c->n_backends;
+    for (size_t i = 0; i < c->n_backends; i++) {
+        int rc = open_upstream(r, &c->backends[i], err);
+        if (rc)
+            return rc;
+    }
+    return 0;
+}
+
+static int open_reactors(struct ek_route *r, struct ek_err *err)
+{
+    struct ek_router *router = &r->router;
+    size_t n = (size_t)r->config->threads;
+    router->reactors = ek_calloc(n, sizeof *router->reactors);
+    if (!router->reactors)
+        return ek_err_set(err, EK_ENOMEM, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        int rc = ek_reactor_new(&router->reactors[i], router, (int64_t)i, err);
+        if (rc)
+            return rc;
+        router->n_reactors = i + 1;
+    }
+    return 0;
+}
+
+/* The drain ---------------------------------------------------------------- */
+
+static int64_t open_sessions(const struct ek_route *r)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < r->router.n_reactors; i++)
+        n += ek_counter_get(&r->router.reactors[i]->n_sessions);
+    return n;
+}
+
+static void wake_all(struct ek_route *r)
+{
+    for (size_t i = 0; i < r->router.n_reactors; i++)
+        ek_loop_wake(r->router.reactors[i]->loop);
+}
+
+/* Once no thread watches the listeners any more, they are closed: the system refuses
+ * new connections then. */
+static void maybe_close_fronts(struct ek_route *r)
+{
+    for (size_t i = 0; i < r->router.n_reactors; i++) {
+        if (ek_counter_get(&r->router.reactors[i]->is_accepting))
+            return;
+    }
+    for (size_t i = 0; i < r->router.n_fronts; i++)
+        close_front(&r->router.fronts[i]);
+}
+
+/* Connections that only send their last bytes count, too. */
+static void maybe_end(struct ek_route *r)
+{
+    bool is_late = ek_loop_now_us(r->loop) >= r->drain_until_us || r->n_stops > 1;
+    if (is_late && open_sessions(r) > 0)
+        ek_log(EK_LOG_WARN, "drain_timeout", "sessions=%lld",
+               (long long)open_sessions(r));
+    if (is_late ||
+        (open_sessions(r) == 0 && ek_counter_get(&r->router.n_connections) == 0)) {
+        ek_counter_set(&r->router.is_ended, 1);
+        wake_all(r);
+        ek_loop_stop(r->loop);
+    }
+}
+
+static void on_tick(struct ek_timer *t)
+{
+    struct ek_route *r = t->owner;
+    if (ek_timer_start(t, tick_us)) /* its place in the heap is free: it cannot fail */
+        ek_log(EK_LOG_ERROR, "no_memory", "what=timer");
+    if (r->n_stops > 0) {
+        maybe_close_fronts(r);
+        maybe_end(r);
+    }
+}
+
+static void on_stop(struct ek_watch *w, int events)
+{
+    struct ek_route *r = w->owner;
+    uint64_t n = 0;
+    (void)events;
+    if (read(w->fd, &n, sizeof n) < 0)
+        return;
+    if (r->n_stops == 0) {
+        int64_t limit = r->config->drain_us;
+        r->drain_until_us = limit > 0 ? ek_loop_now_us(r->loop) + limit : INT64_MAX;
+        ek_log(EK_LOG_INFO, "draining", "sessions=%lld", (long long)open_sessions(r));
+        ek_counter_set(&r->router.is_draining, 1);
+        wake_all(r);
+    }
+    r->n_stops += n > 1 ? 2 : 1;
+}
+
+void ek_route_stop(struct ek_route *r)
+{
+    int saved = errno;
+    uint64_t one = 1;
+    ssize_t n = write(r->stop.fd, &one, sizeof one);
+    (void)n;
+    errno = saved;
+}
+
+/* Life --------------------------------------------------------------------- */
+
+static int open_main(struct ek_route *r, struct ek_err *err)
+{
+    int rc = ek_loop_new(&r->loop, err);
+    if (rc)
+        return rc;
+    r->stop.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    r->stop.on_ready = on_stop;
+    r->stop.owner = r;
+    ek_timer_init(&r->tick, r->loop, on_tick, r);
+    if (r->stop.fd < 0 || ek_watch_start(r->loop, &r->stop, EK_READABLE) ||
+        ek_timer_start(&r->tick, tick_us))
+        return ek_err_set(err, EK_EIO, "route: %s", strerror(errno));
+    return 0;
+}
+
+int ek_route_new(struct ek_route **out, const struct ek_route_config *c,
+                 struct ek_err *err)
+{
+    int rc = ek_route_check(c, err);
+    if (rc)
+        return rc;
+    struct ek_route *r = ek_calloc(1, sizeof *r);
+    if (!r)
+        return ek_err_set(err, EK_ENOMEM, "out of memory");
+    r->config = r->router.config = c;
+    r->stop.fd = -1;
+    r->begun_us = ek_clock_us();
+    rc = open_main(r, err);
+    if (!rc)
+        rc = open_upstreams(r, err);
+    if (!rc)
+        rc = open_fronts(r, err);
+    if (!rc)
+        rc = open_reactors(r, err);
+    if (!rc)
+        rc = ek_route_start_probes(r, err);
+    if (!rc && c->admin)
+        rc = ek_route_open_admin(r, err);
+    if (rc) {
+        ek_route_free(r);
+        return rc;
+    }
+    *out = r;
+    return 0;
+}
+
+const char *ek_route_address(const struct ek_route *r)
+{
+    return r->router.fronts[0].address;
+}
+
+const char *ek_route_admin(const struct ek_route *r)
+{
+    return r->admin ? ek_http_server_address(r->admin) : "";
+}
+
+static void end_threads(struct ek_route *r)
+{
+    ek_counter_set(&r->router.is_draining, 1);
+    ek_counter_set(&r->router.is_ended, 1);
+    wake_all(r);
+    for (size_t i = 0; i < r->router.n_reactors; i++) {
+        struct ek_reactor *w = r->router.reactors[i];
+        if (w->is_running)
+            pthread_join(w->thread, NULL);
+        w->is_running = false;
+    }
+}
+
+int ek_route_run(struct ek_route *r, struct ek_err *err)
+{
+    int rc = 0;
+    for (size_t i = 0; i < r->router.n_reactors && !rc; i++) {
+        struct ek_reactor *w = r->router.reactors[i];
+        int e = pthread_create(&w->thread, NULL, ek_reactor_main, w);
+        if (e)
+            rc = ek_err_set(err, EK_EIO, "route: a thread could not be started: %s",
+                            strerror(e));
+        w->is_running = e == 0;
+    }
+    if (!rc)
+        rc = ek_loop_run(r->loop, err);
+    end_threads(r);
+    return rc;
+}
+
+void ek_route_free(struct ek_route *r)
+{
+    if (!r)
+        return;
+    ek_http_server_free(r->admin);
+    ek_route_stop_probes(r);
+    for (size_t i = 0; i < r->router.n_reactors; i++)
+        ek_reactor_free(r->router.reactors[i]);
+    for (size_t i = 0; i < r->router.n_fronts; i++) {
+        close_front(&r->router.fronts[i]);
+        ek_tls_context_free(r->router.fronts[i].tls);
+    }
+    for (size_t i = 0; i < r->router.n_upstreams; i++)
+        ek_tls_context_free(r->router.upstreams[i].tls);
+    if (r->loop)
+        ek_watch_stop(&r->stop);
+    if (r->stop.fd >= 0)
+        close(r->stop.fd);
+    ek_loop_free(r->loop);
+    ek_pool_free(r->router.pool);
+    ek_free(r->router.reactors);
+    ek_free(r->router.fronts);
+    ek_free(r->router.upstreams);
+    ek_free(r);
+}

@@ -1,0 +1,166 @@
+/* probe_proxy.c - the proxy from key=value words, for check_proxy.py:
+ *   listen=127.0.0.1:0 backend=a=127.0.0.1:9001 backend=... admin=127.0.0.1:0
+ *   report=/load health=/health agent=HOST:PORT (for the backends named before it)
+ *   cert=FILE key=FILE ca=FILE tls=1, and any number of the members listed below.
+ * It prints "listening ADDRESS admin ADDRESS" and ends on SIGTERM. */
+#include "base/log.h"
+#include "route/run.h"
+
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_BACKENDS = 64 };
+
+static struct ek_route *route;
+
+static void on_signal(int sig)
+{
+    (void)sig;
+    ek_route_stop(route);
+}
+
+#define CONFIG(member, as)                                                             \
+    {                                                                                  \
+#member, offsetof(struct ek_route_config, member), as                          \
+    }
+
+static const struct number {
+    const char *name;
+    size_t at;
+    int bytes; /* 4, 8; 1: bool */
+} numbers[] = {
+    CONFIG(threads, 4),
+    CONFIG(max_connections, 4),
+    CONFIG(max_queue, 4),
+    CONFIG(queue_timeout_us, 8),
+    CONFIG(retry_after_us, 8),
+    CONFIG(connect_timeout_us, 8),
+    CONFIG(head_timeout_us, 8),
+    CONFIG(idle_timeout_us, 8),
+    CONFIG(answer_timeout_us, 8),
+    CONFIG(tunnel_timeout_us, 8),
+    CONFIG(dead_peer_us, 8),
+    CONFIG(max_age_us, 8),
+    CONFIG(drain_us, 8),
+    CONFIG(report_interval_us, 8),
+    CONFIG(health_interval_us, 8),
+    CONFIG(log_interval_us, 8),
+    CONFIG(pool_connections, 4),
+    CONFIG(logs_sessions, 1),
+    CONFIG(trusts_forwarded, 1),
+    CONFIG(pool.interval_us, 8),
+    CONFIG(pool.eject_us, 8),
+    CONFIG(pool.max_failures, 4),
+};
+
+static bool set_number(struct ek_route_config *c, const char *key, const char *value)
+{
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) {
+        if (strcmp(numbers[i].name, key) != 0)
+            continue;
+        int64_t v = strtoll(value, NULL, 10);
+        int32_t narrow = (int32_t)v;
+        bool flag = v != 0;
+        char *at = (char *)c + numbers[i].at;
+        if (numbers[i].bytes == 8)
+            memcpy(at, &v, sizeof v);
+        else if (numbers[i].bytes == 4)
+            memcpy(at, &narrow, sizeof narrow);
+        else
+            memcpy(at, &flag, sizeof flag);
+        return true;
+    }
+    return false;
+}
+
+struct words {
+    struct ek_route_config config;
+    struct ek_route_listener listener;
+    struct ek_route_backend backends[MAX_BACKENDS];
+};
+
+static bool add_backend(struct words *w, char *value)
+{
+    char *address = strchr(value, '=');
+    if (!address || w->config.n_backends == MAX_BACKENDS)
+        return false;
+    *address++ = 0;
+    w->backends[w->config.n_backends++] = (struct ek_route_backend){
+        .spec = {.name = value, .address = address, .weight = 1}};
+    return true;
+}
+
+static bool set_backends(struct words *w, const char *key, const char *value)
+{
+    for (size_t i = 0; i < w->config.n_backends; i++) {
+        struct ek_route_backend *b = &w->backends[i];
+        if (strcmp(key, "report") == 0)
+            b->report_path = value;
+        else if (strcmp(key, "health") == 0)
+            b->health_path = value;
+        else if (strcmp(key, "agent") == 0)
+            b->agent = value;
+        else if (strcmp(key, "max") == 0)
+            b->spec.max_sessions = (int32_t)strtol(value, NULL, 10);
+        else if (strcmp(key, "ca") == 0)
+            b->tls_ca = value;
+        else if (strcmp(key, "tls") == 0)
+            b->has_tls = value[0] == '1';
+        else
+            return false;
+    }
+    return true;
+}
+
+static bool take(struct words *w, char *word)
+{
+    char *value = strchr(word, '=');
+    if (!value)
+        return false;
+    *value++ = 0;
+    if (strcmp(word, "backend") == 0)
+        return add_backend(w, value);
+    if (strcmp(word, "listen") == 0)
+        w->listener.listen = value;
+    else if (strcmp(word, "admin") == 0)
+        w->config.admin = value;
+    else if (strcmp(word, "cert") == 0)
+        w->listener.tls_cert = value;
+    else if (strcmp(word, "key") == 0)
+        w->listener.tls_key = value;
+    else
+        return set_number(&w->config, word, value) || set_backends(w, word, value);
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    static struct words w;
+    struct ek_err err = EK_ERR_INIT;
+    w.listener.listen = "127.0.0.1:0";
+    ek_route_config_default(&w.config);
+    w.config.listeners = &w.listener;
+    w.config.n_listeners = 1;
+    w.config.backends = w.backends;
+    for (int i = 1; i < argc; i++) {
+        if (!take(&w, argv[i])) {
+            fprintf(stderr, "probe_proxy: %s is not understood\n", argv[i]);
+            return 2;
+        }
+    }
+    if (ek_route_new(&route, &w.config, &err)) {
+        fprintf(stderr, "probe_proxy: %s\n", err.text);
+        return 1;
+    }
+    signal(SIGTERM, on_signal);
+    printf("listening %s admin %s\n", ek_route_address(route), ek_route_admin(route));
+    fflush(stdout);
+    int rc = ek_route_run(route, &err);
+    if (rc)
+        fprintf(stderr, "probe_proxy: %s\n", err.text);
+    ek_route_free(route);
+    return rc ? 1 : 0;
+}
