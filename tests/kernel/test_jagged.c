@@ -100,6 +100,13 @@ static const struct shape shapes[] = {
      .lk = GIANT,
      .d = {1, 1, 16, SOFT, .mask = {.block = 64}},
      .has_pos = true},
+    /* blocks of 64, whole and not, of a tile by itself; every other one in bf16 rows */
+    {.lq = MIX, .lk = MIX, .d = {2, 2, 64, SOFT, .mask = {.block = 64}}},
+    {.lq = MIX, .lk = MIX, .d = {2, 2, 64, SOFT, .mask = {.block = 64}}},
+    {.lq = GIANT, .lk = GIANT, .d = {1, 1, 32, SOFT, .mask = {.block = 64}}},
+    {.lq = GIANT, .lk = GIANT, .d = {1, 1, 96, SOFT, .mask = {.block = 64}}},
+    {.lq = MIX, .lk = MIX, .d = {3, 3, 96, SOFT, .mask = {.block = 64}}},
+    {.lq = MIX, .lk = MIX, .d = {1, 1, 256, SOFT, .mask = {.block = 64}}},
     {.lq = {3, 40, -1}, .lk = {7, 70, -1}, .d = {2, 1, 256, SOFT}},
     {.lq = {3, 40, -1}, .lk = {7, 70, -1}, .d = {2, 1, 1, PHI, .phi = EK_PHI_RELU2}},
 };

@@ -21,10 +21,18 @@ static const struct shape shapes[] = {
            .mask = {.is_causal = true}},
      .has_pos = true,
      .has_time = true},
+    {.lq = MIX,
+     .lk = MIX,
+     .d = {2, 2, 64, .score = EK_JAGGED_SOFTMAX, .alpha = 0.25f,
+           .mask = {.block = 64}}},
     {.lq = {40, -1},
      .lk = MIX,
      .d = {2, 1, 16, .score = EK_JAGGED_PHI, .alpha = 0.25f, .scale = 1,
            .phi = EK_PHI_GELU_TANH, .is_broadcast_q = true}},
+    {.lq = MIX,
+     .lk = MIX,
+     .d = {2, 2, 64, .score = EK_JAGGED_SOFTMAX, .alpha = 0.25f,
+           .mask = {.block = 64}}},
 };
 
 struct run {

@@ -297,6 +297,10 @@ void ek_avx512_jagged_forward(const struct ek_jagged_args *a, int64_t tile,
     const struct ek_jagged_tile *t = &a->plan->fwd[tile];
     float *at = scratch;
     begin(&w, a, t);
+    if (ek_avx512_jagged_is_block(a, &w.s)) {
+        ek_avx512_jagged_blocks(a, t, scratch, false);
+        return;
+    }
     set_head(&w, t->h);
     struct ek_jagged_rows ahead =
         rows_of(&w, a->q, a->ldq, w.s.q0 + t->lo, t->h, t->hi - t->lo);
@@ -492,6 +496,10 @@ void ek_avx512_jagged_backward(const struct ek_jagged_args *a, int64_t tile,
     const int64_t G = a->d->H / a->d->K;
     int64_t i0, i1, n;
     begin(&w, a, t);
+    if (ek_avx512_jagged_is_block(a, &w.s)) {
+        ek_avx512_jagged_blocks(a, t, scratch, true);
+        return;
+    }
     w.q = &q;
     carve_backward(&w, &c, scratch);
     ek_jagged_tile_queries(&i0, &i1, a->d, &w.s, t);

@@ -119,6 +119,14 @@ void ek_avx512_jagged_softmax(struct ek_jagged_work *w);
 void ek_avx512_jagged_phi(struct ek_jagged_work *w);
 void ek_avx512_jagged_grad(struct ek_jagged_work *w);
 
+/* jagged_block.c: the whole tile, where the mask is of blocks of 64 alone and products
+ * are bf16. It depends on the dims and this sequence only. */
+bool ek_avx512_jagged_is_block(const struct ek_jagged_args *a,
+                               const struct ek_jagged_seq *s);
+void ek_avx512_jagged_blocks(const struct ek_jagged_args *a,
+                             const struct ek_jagged_tile *t, void *scratch,
+                             bool is_backward);
+
 /* jagged_bias.c: score = alpha score + bias; and what dx (f32, in w->dp) adds to the
  * gradients of bias. */
 void ek_avx512_jagged_add_bias(const struct ek_jagged_work *w);
