@@ -36,6 +36,7 @@ extern const struct ek_verb ek_verb_perplexity;
 extern const struct ek_verb ek_verb_quantize;
 extern const struct ek_verb ek_verb_serve;
 extern const struct ek_verb ek_verb_data;
+extern const struct ek_verb ek_verb_plot;
 extern const struct ek_verb ek_verb_bench;
 
 /* The verbs of keel bench: verb_bench_<name>.c. Their tables' names are both words

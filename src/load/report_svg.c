@@ -7,7 +7,7 @@
  *   time between tokens ...
  *   end to end ...
  */
-#include "base/utf8.h"
+#include "base/svg.h"
 #include "load/report_int.h"
 
 #include <math.h>
@@ -23,55 +23,6 @@
 #define PLOT_END 140.0
 #define N_PANELS 3
 #define N_BINS   60
-
-static const char style[] =
-    "<style>\n"
-    "text{font:12px system-ui,sans-serif;fill:#59636e}\n"
-    ".title{font-size:15px;font-weight:600;fill:#1f2328}\n"
-    ".head{font-size:13px;font-weight:600;fill:#1f2328}\n"
-    ".page{fill:#ffffff}.bar{fill:#2f6fab}\n"
-    ".axis{stroke:#8c959f}.grid{stroke:#d8dee4}\n"
-    ".mark{stroke:#a04000;stroke-dasharray:4 3}.of{fill:#a04000}\n"
-    "@media (prefers-color-scheme:dark){\n"
-    "text{fill:#a3adb8}.title,.head{fill:#f0f3f6}\n"
-    ".page{fill:#0f141a}.bar{fill:#5da9e9}\n"
-    ".axis{stroke:#6b7580}.grid{stroke:#2a323b}\n"
-    ".mark{stroke:#ffab5e}.of{fill:#ffab5e}\n"
-    "}\n"
-    "</style>\n";
-
-static bool is_xml_char(uint32_t c)
-{
-    return c >= 0x20 && c != 0x7f && c != 0xfffe && c != 0xffff;
-}
-
-/* Text as the content of an element or of an attribute in quotes. */
-static int add_escaped(struct ek_buf *out, const char *s)
-{
-    size_t n = strlen(s);
-    int rc = 0;
-    for (size_t i = 0; i < n && !rc;) {
-        uint32_t c = 0;
-        size_t len = ek_utf8_decode(&c, s + i, n - i);
-        if (len == 0 || !is_xml_char(c))
-            rc = ek_buf_add_str(out, "\xef\xbf\xbd");
-        else if (c == '&' || c == '<' || c == '>' || c == '"' || c == '\'')
-            rc = ek_buf_addf(out, "&#%u;", (unsigned)c);
-        else
-            rc = ek_buf_add(out, s + i, len);
-        i += len ? len : 1;
-    }
-    return rc;
-}
-
-static int add_text(struct ek_buf *out, double x, double y, const char *attributes,
-                    const char *text)
-{
-    int rc = ek_buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\"%s>", x, y, attributes);
-    if (!rc)
-        rc = add_escaped(out, text);
-    return rc ? rc : ek_buf_add_str(out, "</text>\n");
-}
 
 /* 0.35 ms, 12 ms, 3.4 s: three digits at most, for a person. */
 static const char *format_ns(char out[32], double ns)
@@ -117,13 +68,11 @@ static int add_ticks(struct ek_buf *out, const struct axis *a)
             if (log10(ns) < a->lo || log10(ns) > a->hi)
                 continue;
             double x = x_of(a, ns);
-            rc = ek_buf_addf(out,
-                             "<line class=\"grid\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" "
-                             "y2=\"%.1f\"/>\n",
-                             x, a->top + PLOT_TOP, x, a->top + PLOT_END + 4.0);
+            rc = ek_svg_line(out, "grid", x, a->top + PLOT_TOP, x,
+                             a->top + PLOT_END + 4.0);
             if (!rc)
-                rc = add_text(out, x, a->top + PLOT_END + 18.0,
-                              " text-anchor=\"middle\"", format_ns(label, ns));
+                rc = ek_svg_text(out, x, a->top + PLOT_END + 18.0,
+                                 " text-anchor=\"middle\"", format_ns(label, ns));
         }
     }
     return rc;
@@ -147,11 +96,8 @@ static int add_bars(struct ek_buf *out, const struct axis *a, const struct ek_hi
         /* One event among millions is still seen. */
         double high =
             fmax((PLOT_END - PLOT_TOP) * (double)counts[i] / (double)most, 1.0);
-        rc = ek_buf_addf(out,
-                         "<rect class=\"bar\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
-                         "height=\"%.1f\"><title>%llu</title></rect>\n",
-                         LEFT + i * wide + 0.5, a->top + PLOT_END - high, wide - 1.0,
-                         high, (unsigned long long)counts[i]);
+        rc = ek_svg_bar(out, LEFT + i * wide + 0.5, a->top + PLOT_END - high,
+                        wide - 1.0, high, (unsigned long long)counts[i]);
     }
     return rc;
 }
@@ -166,13 +112,10 @@ static int add_marks(struct ek_buf *out, const struct axis *a, const struct ek_h
     for (int i = 0; i < 3 && !rc; i++) {
         double x = x_of(a, ek_hist_quantile(h, marks[i].q));
         bool is_right = x > RIGHT - 40.0;
-        rc = ek_buf_addf(out,
-                         "<line class=\"mark\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" "
-                         "y2=\"%.1f\"/>\n",
-                         x, a->top + PLOT_TOP - 8.0, x, a->top + PLOT_END);
+        rc = ek_svg_line(out, "mark", x, a->top + PLOT_TOP - 8.0, x, a->top + PLOT_END);
         /* Each name a line lower, so that marks side by side can be read. */
         if (!rc)
-            rc = add_text(
+            rc = ek_svg_text(
                 out, is_right ? x - 4.0 : x + 4.0, a->top + PLOT_TOP + 2.0 + 14.0 * i,
                 is_right ? " class=\"of\" text-anchor=\"end\"" : " class=\"of\"",
                 marks[i].name);
@@ -184,11 +127,11 @@ static int add_panel(struct ek_buf *out, const struct ek_report_row *row, double
 {
     const struct ek_hist *h = row->hist;
     char line[256], p50[32], p95[32], p99[32], mean[32];
-    int rc = add_text(out, LEFT, top + 22.0, " class=\"head\"", row->title);
+    int rc = ek_svg_text(out, LEFT, top + 22.0, " class=\"head\"", row->title);
     if (rc || h->n == 0)
         return rc ? rc
-                  : add_text(out, RIGHT, top + 22.0, " text-anchor=\"end\"",
-                             "nothing was measured");
+                  : ek_svg_text(out, RIGHT, top + 22.0, " text-anchor=\"end\"",
+                                "nothing was measured");
     snprintf(
         line, sizeof line,
         "%llu values \xc2\xb7 mean %s \xc2\xb7 p50 %s \xc2\xb7 p95 %s \xc2\xb7 p99 %s",
@@ -197,16 +140,13 @@ static int add_panel(struct ek_buf *out, const struct ek_report_row *row, double
         format_ns(p95, ek_hist_quantile(h, 0.95)),
         format_ns(p99, ek_hist_quantile(h, 0.99)));
     struct axis a = axis_of(h, top);
-    rc = add_text(out, RIGHT, top + 22.0, " text-anchor=\"end\"", line);
+    rc = ek_svg_text(out, RIGHT, top + 22.0, " text-anchor=\"end\"", line);
     if (!rc)
         rc = add_ticks(out, &a);
     if (!rc)
         rc = add_bars(out, &a, h);
     if (!rc)
-        rc = ek_buf_addf(out,
-                         "<line class=\"axis\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" "
-                         "y2=\"%.1f\"/>\n",
-                         LEFT, top + PLOT_END, RIGHT, top + PLOT_END);
+        rc = ek_svg_line(out, "axis", LEFT, top + PLOT_END, RIGHT, top + PLOT_END);
     return rc ? rc : add_marks(out, &a, h);
 }
 
@@ -215,26 +155,17 @@ static int add_head(struct ek_buf *out, const struct ek_load_facts *f)
     const struct ek_load_result *r = f->r;
     char line[512];
     double high = HEAD + N_PANELS * PANEL;
-    int rc = ek_buf_addf(out,
-                         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" "
-                         "height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\" role=\"img\">\n"
-                         "<title>Latencies under load</title>\n",
-                         WIDTH, high, WIDTH, high);
-    if (!rc)
-        rc = ek_buf_add_str(out, style);
-    if (!rc)
-        rc = ek_buf_addf(out, "<rect class=\"page\" width=\"%.0f\" height=\"%.0f\"/>\n",
-                         WIDTH, high);
+    int rc = ek_svg_begin(out, WIDTH, high, "Latencies under load");
     snprintf(line, sizeof line, "%.60s at %.60s", f->model, f->url);
     if (!rc)
-        rc = add_text(out, LEFT, 28.0, " class=\"title\"", line);
+        rc = ek_svg_text(out, LEFT, 28.0, " class=\"title\"", line);
     snprintf(line, sizeof line,
              "%s loop, %llu of %llu requests ok, at most %llu under way, %.1f output "
              "tokens/s",
              f->o->is_open ? "open" : "closed", (unsigned long long)r->n_ok,
              (unsigned long long)r->n_sent, (unsigned long long)r->peak,
              ek_report_rate(f, (double)r->n_output));
-    return rc ? rc : add_text(out, LEFT, 48.0, "", line);
+    return rc ? rc : ek_svg_text(out, LEFT, 48.0, "", line);
 }
 
 int ek_report_svg(struct ek_buf *out, const struct ek_load_facts *f)
@@ -247,5 +178,5 @@ int ek_report_svg(struct ek_buf *out, const struct ek_load_facts *f)
     int rc = add_head(out, f);
     for (int i = 0; i < N_PANELS && !rc; i++)
         rc = add_panel(out, &panels[i], HEAD + i * PANEL);
-    return rc ? rc : ek_buf_add_str(out, "</svg>\n");
+    return rc ? rc : ek_svg_end(out);
 }
