@@ -320,7 +320,13 @@ static bool name_peer(SSL *ssl, const char *host)
 {
     if (is_address(host))
         return X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(ssl), host) == 1;
-    return SSL_set_tlsext_host_name(ssl, host) == 1 && SSL_set1_host(ssl, host) == 1;
+    /* OpenSSL reads the name; its macro casts the const away, which clang refuses. */
+    union {
+        const char *in;
+        char *out;
+    } name = {.in = host};
+    return SSL_set_tlsext_host_name(ssl, name.out) == 1 &&
+           SSL_set1_host(ssl, host) == 1;
 }
 
 int ek_tls_connect_new(struct ek_tls **t, struct ek_tls_context *context, int fd,
