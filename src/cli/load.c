@@ -275,18 +275,18 @@ static int write_reports(const struct bench *b, struct ek_err *err)
                               .r = b->r};
     struct ek_buf text;
     ek_buf_init(&text, REPORT_BYTES_MAX);
-    int rc = ek_report_table(&text, &f);
+    int rc = ek_load_report_table(&text, &f);
     if (!rc && !(set->json && !strcmp(set->json, "-")))
         rc = ek_terminal_write(stdout, text.data, text.len);
     if (!rc && set->json) {
         ek_buf_reset(&text);
-        rc = ek_report_json(&text, &f);
+        rc = ek_load_report_json(&text, &f);
         if (!rc)
             rc = write_to(set->json, &text, err);
     }
     if (!rc && set->svg) {
         ek_buf_reset(&text);
-        rc = ek_report_svg(&text, &f);
+        rc = ek_load_report_svg(&text, &f);
         if (!rc)
             rc = write_to(set->svg, &text, err);
     }

@@ -150,7 +150,7 @@ static int add_row(struct ek_buf *out, const struct ek_report_row *row)
     return rc ? rc : ek_buf_add_char(out, '\n');
 }
 
-int ek_report_table(struct ek_buf *out, const struct ek_load_facts *f)
+int ek_load_report_table(struct ek_buf *out, const struct ek_load_facts *f)
 {
     struct ek_report_row rows[EK_REPORT_ROWS];
     size_t n;

@@ -14,12 +14,12 @@ struct ek_load_facts {
 
 /* All append to `out`. Errors: those of ek_buf_add. Text of servers and files is
  * escaped for where it goes; for a terminal see ek_terminal_write. */
-int ek_report_table(struct ek_buf *out, const struct ek_load_facts *f) EK_MUST_USE;
-int ek_report_json(struct ek_buf *out, const struct ek_load_facts *f) EK_MUST_USE;
+int ek_load_report_table(struct ek_buf *out, const struct ek_load_facts *f) EK_MUST_USE;
+int ek_load_report_json(struct ek_buf *out, const struct ek_load_facts *f) EK_MUST_USE;
 
 /* SVG 1.1: a panel each for time to first token, time between tokens and end to end, a
  * logarithmic axis of time, lines at the median, p95 and p99. Follows the reader's
  * light or dark scheme. */
-int ek_report_svg(struct ek_buf *out, const struct ek_load_facts *f) EK_MUST_USE;
+int ek_load_report_svg(struct ek_buf *out, const struct ek_load_facts *f) EK_MUST_USE;
 
 #endif

@@ -156,7 +156,7 @@ static int add_errors(struct ek_buf *out, const struct ek_load_result *r)
     return rc ? rc : ek_buf_add_char(out, ']');
 }
 
-int ek_report_json(struct ek_buf *out, const struct ek_load_facts *f)
+int ek_load_report_json(struct ek_buf *out, const struct ek_load_facts *f)
 {
     struct ek_report_row rows[EK_REPORT_ROWS];
     const struct ek_load_result *r = f->r;

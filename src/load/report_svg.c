@@ -168,7 +168,7 @@ static int add_head(struct ek_buf *out, const struct ek_load_facts *f)
     return rc ? rc : ek_svg_text(out, LEFT, 48.0, "", line);
 }
 
-int ek_report_svg(struct ek_buf *out, const struct ek_load_facts *f)
+int ek_load_report_svg(struct ek_buf *out, const struct ek_load_facts *f)
 {
     const struct ek_report_row panels[N_PANELS] = {
         {"ttft_ms", "Time to first token", &f->r->ttft},

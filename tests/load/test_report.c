@@ -65,7 +65,7 @@ static void json_is_one_line_and_says_what_was_recorded(void **state)
     json_t *o = NULL;
     make(&x, true);
     fill(&x);
-    assert_int_equal(ek_report_json(&x.out, &x.f), 0);
+    assert_int_equal(ek_load_report_json(&x.out, &x.f), 0);
     assert_ptr_equal(strchr(x.out.data, '\n'), x.out.data + x.out.len - 1);
     assert_int_equal(ek_json_parse(&o, x.out.data, x.out.len, NULL, NULL), 0);
     assert_string_equal(json_string_value(json_object_get(o, "model")), x.f.model);
@@ -87,7 +87,7 @@ static void svg_holds_no_markup_of_others(void **state)
     struct fixture x;
     make(&x, false);
     fill(&x);
-    assert_int_equal(ek_report_svg(&x.out, &x.f), 0);
+    assert_int_equal(ek_load_report_svg(&x.out, &x.f), 0);
     assert_null(strstr(x.out.data, "<script"));
     assert_non_null(strstr(x.out.data, "&#60;script&#62;"));
     assert_non_null(strstr(x.out.data, "prefers-color-scheme:dark"));
@@ -105,13 +105,13 @@ static void nothing_measured_is_reported_too(void **state)
         json_t *o = NULL;
         make(&x, is_open);
         x.f.trace = NULL;
-        assert_int_equal(ek_report_svg(&x.out, &x.f), 0);
+        assert_int_equal(ek_load_report_svg(&x.out, &x.f), 0);
         assert_non_null(strstr(x.out.data, "nothing was measured"));
         ek_buf_reset(&x.out);
-        assert_int_equal(ek_report_table(&x.out, &x.f), 0);
+        assert_int_equal(ek_load_report_table(&x.out, &x.f), 0);
         assert_non_null(strstr(x.out.data, "0 ok"));
         ek_buf_reset(&x.out);
-        assert_int_equal(ek_report_json(&x.out, &x.f), 0);
+        assert_int_equal(ek_load_report_json(&x.out, &x.f), 0);
         assert_int_equal(ek_json_parse(&o, x.out.data, x.out.len, NULL, NULL), 0);
         json_decref(o);
         drop(&x);
@@ -125,11 +125,11 @@ static void reports_survive_any_failed_allocation(void **state)
     make(&x, true);
     fill(&x);
     EK_EACH_FAILURE (k) {
-        int rc = ek_report_table(&x.out, &x.f);
+        int rc = ek_load_report_table(&x.out, &x.f);
         if (!rc)
-            rc = ek_report_json(&x.out, &x.f);
+            rc = ek_load_report_json(&x.out, &x.f);
         if (!rc)
-            rc = ek_report_svg(&x.out, &x.f);
+            rc = ek_load_report_svg(&x.out, &x.f);
         ek_assert_rc(rc);
         ek_buf_release(&x.out);
         ek_buf_init(&x.out, 1 << 20);
