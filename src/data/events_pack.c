@@ -3,6 +3,7 @@
 #include "base/mem.h"
 #include "data/events_int.h"
 #include "data/events_pack_int.h"
+#include "data/intern.h"
 
 #include <math.h>
 #include <string.h>
@@ -113,6 +114,25 @@ static int check_rising(struct reader *r, const int64_t *offsets, int64_t n,
     return is_fine ? 0 : refuse(r, "section %u: offsets do not rise", r->next - 1);
 }
 
+/* That names are what a reader of text could have made: of its lengths, each once. */
+static int check_names(struct reader *r, const struct ek_names *names)
+{
+    int64_t twin = 0;
+    for (int64_t i = 0; i < names->n; i++) {
+        if (names->offsets[i + 1] - names->offsets[i] > EK_EVENTS_NAME_MAX)
+            return refuse(r, "section %u: name %lld is over %d bytes", r->next - 1,
+                          (long long)i, EK_EVENTS_NAME_MAX);
+    }
+    int rc = ek_names_twin(&twin, names);
+    if (rc)
+        return ek_err_set(r->err, rc, "%s: %s", r->name, ek_status_text(rc));
+    size_t len = 0;
+    const char *name = twin < names->n ? ek_names_get(names, twin, &len) : NULL;
+    return name ? refuse(r, "section %u: name %lld is there before: '%.*s'",
+                         r->next - 1, (long long)twin, len < 100 ? (int)len : 100, name)
+                : 0;
+}
+
 static int take_names(struct reader *r, enum ek_pack_kind kind, int column,
                       struct ek_names *names)
 {
@@ -124,7 +144,9 @@ static int take_names(struct reader *r, enum ek_pack_kind kind, int column,
         rc = take(r, kind + 1, column, UINT64_MAX, &bytes, &n_bytes);
     names->offsets = offsets;
     names->bytes = bytes;
-    return rc ? rc : check_rising(r, offsets, names->n, (int64_t)n_bytes, 1);
+    if (!rc)
+        rc = check_rising(r, offsets, names->n, (int64_t)n_bytes, 1);
+    return rc ? rc : check_names(r, names);
 }
 
 static int take_text(struct reader *r, enum ek_pack_kind kind, int column, size_t head,
@@ -198,6 +220,9 @@ static int take_column(struct reader *r, const struct ek_events *e, struct ek_co
     if (rc)
         return rc;
     memcpy(head, c->name - sizeof head, sizeof head);
+    if (strlen(c->name) > EK_EVENTS_NAME_MAX || ek_events_column(e, c->name))
+        return refuse(r, "column '%.100s': its name is too long or there before",
+                      c->name);
     if (head[0] > EK_COLUMN_USER || head[1] > EK_COLUMN_CATEGORY)
         return refuse(r, "column '%s': of an unknown kind", c->name);
     c->of = (enum ek_column_of)head[0];

@@ -1,16 +1,23 @@
 #include "data/intern.h"
 
+#include "base/clock.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/rng.h"
 
 #include <string.h>
 
-/* Fixed: what a file's names are mapped to does not depend on it, only the speed. */
-#define SEED 0x6b65656cu
+static uint64_t new_key(void)
+{
+    uint64_t key;
+    if (ek_rng_secret(&key, sizeof key)) /* none to be had: harder to guess than none */
+        key = (uint64_t)ek_clock_us() ^ (uint64_t)(uintptr_t)&key << 20;
+    return key;
+}
 
 void ek_intern_init(struct ek_intern *t, int64_t max)
 {
-    *t = (struct ek_intern){.max = max};
+    *t = (struct ek_intern){.max = max, .key = new_key()};
 }
 
 void ek_intern_release(struct ek_intern *t)
@@ -18,7 +25,7 @@ void ek_intern_release(struct ek_intern *t)
     ek_free(t->slots);
     ek_free(t->offsets);
     ek_free(t->bytes);
-    ek_intern_init(t, t->max);
+    *t = (struct ek_intern){.max = t->max, .key = t->key};
 }
 
 static bool is_name(const struct ek_intern *t, int32_t id, const char *s, size_t n)
@@ -54,7 +61,7 @@ static int grow_slots(struct ek_intern *t)
     for (int64_t id = 0; id < t->n; id++) {
         int64_t from = t->offsets[id];
         uint64_t hash =
-            ek_hash(t->bytes + from, (size_t)(t->offsets[id + 1] - from), SEED);
+            ek_hash(t->bytes + from, (size_t)(t->offsets[id + 1] - from), t->key);
         size_t i = (hash >> 32) & (cap - 1);
         while (slots[i].id >= 0)
             i = (i + 1) & (cap - 1);
@@ -87,7 +94,7 @@ static int make_room(struct ek_intern *t, size_t n)
 
 int ek_intern_put(struct ek_intern *t, const char *s, size_t n, int32_t *id)
 {
-    uint64_t hash = ek_hash(s, n, SEED);
+    uint64_t hash = ek_hash(s, n, t->key);
     size_t i = t->cap ? find(t, s, n, hash) : 0;
     if (t->cap && t->slots[i].id >= 0) {
         *id = t->slots[i].id;
@@ -110,11 +117,39 @@ int ek_intern_put(struct ek_intern *t, const char *s, size_t n, int32_t *id)
 
 int32_t ek_intern_get(const struct ek_intern *t, const char *s, size_t n)
 {
-    return t->cap ? t->slots[find(t, s, n, ek_hash(s, n, SEED))].id : -1;
+    return t->cap ? t->slots[find(t, s, n, ek_hash(s, n, t->key))].id : -1;
 }
 
 struct ek_names ek_intern_names(const struct ek_intern *t)
 {
     static const int64_t none[1];
     return (struct ek_names){t->n, t->n ? t->offsets : none, t->bytes ? t->bytes : ""};
+}
+
+int ek_names_twin(int64_t *twin, const struct ek_names *names)
+{
+    size_t cap = 64;
+    while (cap < 2 * (size_t)names->n)
+        cap *= 2;
+    struct ek_intern_slot *slots = ek_alloc_array(cap, sizeof *slots);
+    if (!slots)
+        return EK_ENOMEM;
+    memset(slots, 0xff, cap * sizeof *slots);
+    uint64_t key = new_key();
+    *twin = names->n;
+    for (int64_t id = 0; id < names->n && *twin == names->n; id++) {
+        size_t n, other_n;
+        const char *s = ek_names_get(names, id, &n);
+        uint64_t hash = ek_hash(s, n, key);
+        size_t i = (hash >> 32) & (cap - 1);
+        for (; slots[i].id >= 0; i = (i + 1) & (cap - 1)) {
+            const char *other = ek_names_get(names, slots[i].id, &other_n);
+            if (slots[i].hash == (uint32_t)hash && other_n == n &&
+                memcmp(other, s, n) == 0)
+                *twin = id;
+        }
+        slots[i] = (struct ek_intern_slot){(uint32_t)hash, (int32_t)id};
+    }
+    ek_free(slots);
+    return 0;
 }

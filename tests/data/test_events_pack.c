@@ -156,6 +156,46 @@ static void any_failed_allocation_is_only_that(void **state)
     free(p);
 }
 
+/* Of a log that no reader made: the names are the caller's. */
+static void expect_refusal(const struct ek_events *e, const char *why)
+{
+    char path[64];
+    struct ek_events got = {0};
+    struct ek_err err = EK_ERR_INIT;
+    temporary(path);
+    assert_int_equal(ek_events_pack_write(e, path, NULL, NULL), 0);
+    assert_int_equal(ek_events_pack_open(&got, path, &err), EK_EFORMAT);
+    if (!strstr(err.text, why))
+        fail_msg("%s", err.text);
+    unlink(path);
+}
+
+static void names_are_each_there_once_and_of_a_reader_s_length(void **state)
+{
+    (void)state;
+    static char bytes[EK_EVENTS_NAME_MAX + 8];
+    int64_t offsets[] = {0, 2, 4, 6};
+    struct ek_events e;
+    make(&e);
+    struct ek_names items = e.item_names;
+    memset(bytes, 'x', sizeof bytes);
+    memcpy(bytes, "1011", 4);
+    e.item_names.bytes = bytes;
+    e.item_names.offsets = offsets;
+    offsets[3] = 6 + EK_EVENTS_NAME_MAX - 2 + 1;
+    expect_refusal(&e, "name 2 is over 4096 bytes");
+    memcpy(bytes, "101110", 6);
+    offsets[3] = 6;
+    expect_refusal(&e, "name 2 is there before: '10'");
+    e.item_names = items;
+
+    struct ek_column columns[2] = {e.columns[0], e.columns[1]};
+    columns[1].name = columns[0].name;
+    e.columns = columns;
+    expect_refusal(&e, "column 'rating': its name is too long or there before");
+    ek_events_release(&e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -165,6 +205,7 @@ int main(void)
         cmocka_unit_test(a_newer_file_is_named_as_such),
         cmocka_unit_test(another_file_is_no_pack),
         cmocka_unit_test(a_pack_that_cannot_be_written_leaves_nothing),
+        cmocka_unit_test(names_are_each_there_once_and_of_a_reader_s_length),
         cmocka_unit_test(any_failed_allocation_is_only_that),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -26,6 +26,11 @@ static void check(const struct ek_events *e)
             must(!e->times || i == e->offsets[u] || e->times[i] >= e->times[i - 1]);
         }
     }
+    for (int64_t i = 0; i < e->n_items; i++) {
+        size_t len;
+        (void)ek_names_get(&e->item_names, i, &len);
+        must(len >= 1 && len <= EK_EVENTS_NAME_MAX);
+    }
     for (int c = 0; c < e->n_columns; c++) {
         const struct ek_column *k = &e->columns[c];
         int64_t n = k->of == EK_COLUMN_EVENT ? e->n : e->n_users;
