@@ -33,6 +33,17 @@ static const char *placeholder(const struct ek_opt *opt)
     }
 }
 
+/* "a|b|c"; with spaces where a line could not be filled else. */
+static int add_choices(struct ek_buf *out, const char *choices)
+{
+    if (strlen(choices) < WIDTH - HELP_COLUMN)
+        return ek_buf_add_str(out, choices);
+    int rc = 0;
+    for (const char *p = choices; !rc && *p; p++)
+        rc = *p == '|' ? ek_buf_add_str(out, ", ") : ek_buf_add_char(out, *p);
+    return rc;
+}
+
 /* The help sentence with what the table knows: range, default, repetition. */
 static int add_description(struct ek_buf *out, const struct ek_opt *opt)
 {
@@ -40,7 +51,9 @@ static int add_description(struct ek_buf *out, const struct ek_opt *opt)
     const char *join = " (";
     int rc = ek_buf_add_str(out, opt->help ? opt->help : "");
     if (!rc && opt->type == EK_OPT_CHOICE && opt->value) {
-        rc = ek_buf_addf(out, "%s%s", join, opt->choices);
+        rc = ek_buf_add_str(out, join);
+        if (!rc)
+            rc = add_choices(out, opt->choices);
         join = "; ";
     }
     if (!rc && opt->type == EK_OPT_LIST) {

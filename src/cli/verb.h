@@ -37,6 +37,7 @@ extern const struct ek_verb ek_verb_quantize;
 extern const struct ek_verb ek_verb_serve;
 extern const struct ek_verb ek_verb_data;
 extern const struct ek_verb ek_verb_plot;
+extern const struct ek_verb ek_verb_train;
 extern const struct ek_verb ek_verb_bench;
 
 /* The verbs of keel bench: verb_bench_<name>.c. Their tables' names are both words

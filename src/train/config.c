@@ -28,7 +28,7 @@ static int check_data(const struct ek_train_config *c, const char **key,
 static int check_model(const struct ek_train_config *c, const char **key,
                        struct ek_err *err)
 {
-    bool is_hstu = c->model.kind == EK_REC_HSTU, is_gem = c->model.kind == EK_REC_GEM;
+    bool is_hstu = c->model.kind == EK_REC_HSTU;
     const char *kind = ek_rec_kind_name((enum ek_rec_kind)c->model.kind);
     bool has_own_dims = is_hstu && c->model.dim_qk && c->model.dim_v;
     if (c->model.dim % c->model.heads && !has_own_dims)
@@ -39,9 +39,6 @@ static int check_model(const struct ek_train_config *c, const char **key,
     if ((c->model.dim_qk || c->model.dim_v) && !is_hstu)
         return REFUSE("model.dim_qk", "and model.dim_v are of hstu, model.kind is %s",
                       kind);
-    if (c->model.click_weight > 0.0 && !is_gem)
-        return REFUSE("model.click_weight", "%g is of gem, model.kind is %s",
-                      c->model.click_weight, kind);
     if (c->model.click_weight > 0.0 && !c->data.click[0])
         return REFUSE("model.click_weight",
                       "%g needs data.click, the column to be learnt",
@@ -162,6 +159,8 @@ void ek_train_rec_config(struct ek_rec_config *out, const struct ek_train_config
         .rank = c->model.rank,
         .experts = (int)c->model.experts,
         .window = c->model.window,
+        .chunk = c->model.chunk,
+        .alternates = c->model.alternates,
         .click_weight = c->model.click_weight,
     };
 }

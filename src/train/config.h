@@ -58,8 +58,9 @@ struct ek_train_config {
         int64_t negatives;
         int similarity; /* 0 dot, 1 cosine */
         double temperature;
-        int64_t seeds, rank, experts, window; /* gem */
-        double click_weight;
+        int64_t seeds, rank, experts, window, chunk; /* gem */
+        bool alternates;
+        double click_weight; /* of every kind */
     } model;
     struct {
         int64_t batch, micro_batches, sub_batch, max_tokens, ahead;

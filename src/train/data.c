@@ -1,5 +1,6 @@
 #include "train/data.h"
 
+#include "base/mem.h"
 #include "data/events_pack.h"
 
 #include <inttypes.h>
@@ -15,14 +16,18 @@ static bool ends_with(const char *s, const char *end)
     return n >= m && !strcmp(s + n - m, end);
 }
 
+static bool is_pack(const struct ek_train_config *c)
+{
+    return c->data.format == EK_TRAIN_PACK ||
+           (c->data.format == EK_TRAIN_AUTO && ends_with(c->data.path, ".pack"));
+}
+
 static int read_log(struct ek_events *e, const struct ek_train_config *c,
                     bool (*on_progress)(void *, int64_t, int64_t), void *arg,
                     struct ek_err *err)
 {
     const char *path = c->data.path;
-    bool is_pack = c->data.format == EK_TRAIN_PACK ||
-                   (c->data.format == EK_TRAIN_AUTO && ends_with(path, ".pack"));
-    if (is_pack)
+    if (is_pack(c))
         return ek_events_pack_open(e, path, err);
     struct ek_events_options o;
     struct stat st;
@@ -31,6 +36,34 @@ static int read_log(struct ek_events *e, const struct ek_train_config *c,
     o.arg = arg;
     o.total_bytes = stat(path, &st) ? 0 : (int64_t)st.st_size;
     return ek_events_read(e, NULL, path, &o, err);
+}
+
+/* A pack holds what it was packed with: data.skip leaves columns out here, where readers
+ * of text do it themselves. */
+static int skip_columns(struct ek_train_data *d, const struct ek_opt_list *skip,
+                        struct ek_err *err)
+{
+    struct ek_events *e = &d->events;
+    int n = 0;
+    for (size_t k = 0; k < skip->n; k++)
+        if (!ek_events_column(e, skip->items[k]))
+            return ek_err_set(err, EK_EINVAL, "data.skip: %s has no column '%.100s'",
+                              e->source, skip->items[k]);
+    if (skip->n == 0 || e->n_columns == 0)
+        return 0;
+    d->kept = ek_alloc_array((size_t)e->n_columns, sizeof *d->kept);
+    if (!d->kept)
+        return ek_err_set(err, EK_ENOMEM, "data.skip: out of memory");
+    for (int i = 0; i < e->n_columns; i++) {
+        bool is_skipped = false;
+        for (size_t k = 0; k < skip->n; k++)
+            is_skipped |= !strcmp(skip->items[k], e->columns[i].name);
+        if (!is_skipped)
+            d->kept[n++] = e->columns[i];
+    }
+    e->columns = d->kept;
+    e->n_columns = n;
+    return 0;
 }
 
 static int find_click(struct ek_train_data *d, const char *name, struct ek_err *err)
@@ -88,6 +121,8 @@ int ek_train_data_open(struct ek_train_data *d, const struct ek_train_config *c,
     if (wants_times && !x.events.times)
         rc = ek_err_set(err, EK_EINVAL, "model.times: %s has no times, expected false",
                         x.events.source);
+    if (!rc && is_pack(c))
+        rc = skip_columns(&x, &c->data.skip, err);
     if (!rc)
         rc = find_click(&x, c->data.click, err);
     if (!rc && c->data.split == EK_SPLIT_BY_TIME)
@@ -107,6 +142,8 @@ void ek_train_data_release(struct ek_train_data *d)
 {
     ek_split_release(&d->split);
     ek_events_release(&d->events);
+    ek_free(d->kept);
+    d->kept = NULL;
 }
 
 /* zlib takes 32-bit sizes. */

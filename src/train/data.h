@@ -17,7 +17,8 @@ struct ek_train_data {
     struct ek_split split;
     int n_columns; /* of the model: the log's, in its order */
     struct ek_rec_column columns[EK_REC_COLUMNS_MAX];
-    int click; /* index of data.click among the log's columns; -1: none */
+    int click;              /* index of data.click among the log's columns; -1: none */
+    struct ek_column *kept; /* owned: a pack's columns without data.skip; or NULL */
 };
 
 /* Reads data.path. on_progress as in events_read.h; NULL: silent. Errors: those of

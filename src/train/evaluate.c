@@ -76,7 +76,7 @@ static double log_loss(const struct ek_click *clicks, int64_t n)
 void ek_click_measure(struct ek_click *clicks, int64_t n, double *entropy, double *auc)
 {
     int64_t n_clicks = 0, n_nan = 0;
-    *entropy = *auc = NAN;
+    *entropy = *auc = (double)NAN;
     for (int64_t i = 0; i < n; i++) {
         n_clicks += clicks[i].is_click;
         n_nan += isnan(clicks[i].logit);

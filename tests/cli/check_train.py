@@ -1,0 +1,179 @@
+"""keel train: what it prints, what it refuses and with which exit code, and that a
+signal leaves what a resume goes on from."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+
+import keelkit
+
+CONFIG = """
+run: {{name: made, dir: {dir}/run, threads: 1}}
+data:
+  path: {dir}/log.pack
+model:
+  dim: 16
+  negatives: 30
+train: {{batch: 32, epochs: 3, lr: 0.01}}
+eval: {{every: 1}}
+log.every: 4
+"""
+
+
+class Train(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.temporary = tempfile.TemporaryDirectory()
+        cls.folder = cls.temporary.name
+        done = keelkit.keel("data", "synth", os.path.join(cls.folder, "log.pack"),
+                            "--users", 200, "--items", 60, "--median", 8, "--follow", 0.9)
+        assert done.returncode == 0, done.stderr
+        cls.config = os.path.join(cls.folder, "c.yaml")
+        pathlib.Path(cls.config).write_text(CONFIG.format(dir=cls.folder))
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.temporary.cleanup()
+
+    def train(self, *args, config=None):
+        return keelkit.keel("train", config or self.config, *args)
+
+    def put(self, text):
+        path = os.path.join(self.folder, "bad.yaml")
+        pathlib.Path(path).write_text(text)
+        return path
+
+    def dir(self, name):
+        return f"run.dir={self.folder}/{name}"
+
+    def test_a_run_prints_its_log_and_the_test_last(self):
+        done = self.train("--json", "--set", self.dir("a"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        self.assertEqual({line["kind"] for line in lines}, {"train", "valid", "end"})
+        last = lines[-1]
+        self.assertEqual(last["kind"], "end")
+        for part in ("test", "test_unfiltered", "valid", "valid_unfiltered"):
+            for metric in ("recall", "ndcg", "mrr"):
+                for cut in (5, 10, 20, 50, 200):
+                    self.assertTrue(0 <= last[part][f"{metric}@{cut}"] <= 1)
+        self.assertEqual(last["test"]["recall@200"], 1)  # of 60 items
+        self.assertNotIn("test", lines[-2])
+        log = pathlib.Path(self.folder, "a", "log.jsonl").read_text().splitlines()
+        self.assertEqual([json.loads(line) for line in log], lines)
+        for name in ("checkpoints/best/model.safetensors",
+                     "checkpoints/last/optimizer.safetensors", "vocab.txt"):
+            self.assertTrue(pathlib.Path(self.folder, "a", name).exists(), name)
+
+    def test_a_person_is_told_the_figures_and_mfu(self):
+        done = self.train("--set", self.dir("b"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for word in ("trained ", "best ", "validation ", "test ", "MFU ", "ratio"):
+            self.assertIn(word, done.stdout)
+
+    def test_check_starts_nothing(self):
+        done = self.train("--check", "--set", self.dir("c"), "--set", "model.dim=32")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        self.assertRegex(done.stdout, r"model.dim +32\n")
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "c")))
+        done = self.train("--check", "--json")
+        self.assertEqual(json.loads(done.stdout)["train"]["beta2"], 0.98)
+
+    def test_explain_is_a_table(self):
+        done = self.train("--explain", "--set", self.dir("d"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("MFU %", done.stdout)
+        self.assertIn("attention", done.stdout)
+
+    def test_bad_configurations_are_code_2_with_their_place(self):
+        log = f"data: {{path: {self.folder}/log.pack}}\n"
+        for text, want in (
+                ("data: {path: x}\nmodel:\n  dims: 3\n",
+                 ":3:3: unknown key 'model.dims', did you mean 'model.dim'?"),
+                (log + "model:\n  heads: 3\n", ":3:10: model.heads: 3 does not divide"),
+                (log + "model: {dropout: 2}\n", ":2:18: model.dropout: '2' is out of"),
+                (log + "model: {kind: hstu, times: 7}\n", ":2:28: model.times: '7' is"),
+                ("model: {dim: 8}\n", "bad.yaml: data.path: is missing"),
+                (log + "data.click: nothing\n", "data.click: "),
+                (log + "train: [1]\n", ":2:8: train is a section"),
+                (log + "train: {max_bytes: 1KiB}\n", "the ceiling is 1024"),
+        ):
+            done = self.train(config=self.put(text))
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertIn(want, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        done = self.train("--set", "model.dmi=3")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--set: unknown key 'model.dmi', did you mean 'model.dim'?", done.stderr)
+        done = keelkit.keel("train", "/absent.yaml")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(keelkit.keel("train").returncode, 2)
+
+    def test_a_bad_log_is_code_3(self):
+        done = self.train("--set", "data.path=/absent.txt")
+        self.assertEqual(done.returncode, 3)
+        bad = os.path.join(self.folder, "bad.txt")
+        pathlib.Path(bad).write_text("1 2 x\n")
+        done = self.train("--set", f"data.path={bad}")
+        self.assertEqual(done.returncode, 3)
+        self.assertIn("bad.txt:1:5", done.stderr)
+
+    def test_a_run_that_is_there_is_not_overwritten(self):
+        args = ["--set", self.dir("e"), "--set", "train.epochs=1"]
+        self.assertEqual(self.train(*args).returncode, 0)
+        done = self.train(*args)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--resume", done.stderr)
+        self.assertEqual(self.train("--overwrite", *args).returncode, 0)
+
+    def test_a_loss_that_is_not_finite_is_code_1(self):
+        done = self.train("--set", self.dir("f"), "--set", "train.lr=1000", "--set",
+                          "train.weight_decay=900", "--set", "train.epochs=50",
+                          "--set", "eval.every=0")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertRegex(done.stderr, r"step \d+ .*the loss is -?(nan|inf)")
+        self.assertIn("user '", done.stderr)
+
+    def stop(self, name, number):
+        args = [keelkit.need_keel(), "train", self.config, "--json", "--set", self.dir(name),
+                "--set", "train.epochs=100000", "--set", "eval.every=0", "--set",
+                "log.every=1"]
+        process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                   text=True)
+        for _ in range(3):
+            process.stdout.readline()
+        process.send_signal(number)
+        _, err = process.communicate(timeout=60)
+        return process.returncode, err
+
+    def test_signals_save_and_a_resume_goes_on(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            name = f"signal{int(number)}"
+            code, err = self.stop(name, number)
+            self.assertEqual(code, 130, err)
+            self.assertIn("--resume", err)
+            manifest = pathlib.Path(self.folder, name, "checkpoints/last/manifest.json")
+            self.assertTrue(manifest.exists())
+            log = pathlib.Path(self.folder, name, "log.jsonl").read_text().splitlines()
+            steps = json.loads(log[-1])["step"]
+            done = self.train("--resume", "--json", "--set", self.dir(name), "--set",
+                              f"train.max_steps={steps + 5}", "--set", "eval.every=0",
+                              "--set", "train.epochs=100000")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            last = json.loads(done.stdout.splitlines()[-1])
+            self.assertEqual(last["step"], steps + 5)
+
+    def test_a_resume_with_another_model_names_the_key(self):
+        args = ["--set", self.dir("g"), "--set", "train.epochs=1"]
+        self.assertEqual(self.train(*args).returncode, 0)
+        done = self.train("--resume", *args, "--set", "model.dim=32")
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn("model.dim is 16 there and 32 here", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
