@@ -18,6 +18,8 @@ static const struct ek_verb *const verbs[] = {
     &ek_verb_generate,
     &ek_verb_perplexity,
     &ek_verb_quantize,
+    &ek_verb_eval,
+    &ek_verb_recommend,
     &ek_verb_data,
     &ek_verb_train,
     &ek_verb_plot,

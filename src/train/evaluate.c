@@ -43,6 +43,18 @@ void ek_ranking_add(struct ek_ranking *r, int64_t rank)
     }
 }
 
+int ek_ranking_json(struct ek_buf *out, const struct ek_ranking *r)
+{
+    static const char *const names[] = {"recall", "ndcg", "mrr"};
+    const double *const all[] = {r->recall, r->ndcg, r->mrr};
+    int rc = ek_buf_add_char(out, '{');
+    for (int m = 0; m < 3 && !rc; m++)
+        for (int k = 0; k < EK_EVAL_CUTS && !rc; k++)
+            rc = ek_buf_addf(out, "%s\"%s@%d\": %.6f", m + k ? ", " : "", names[m],
+                             ek_eval_cuts[k], all[m][k]);
+    return rc ? rc : ek_buf_add_char(out, '}');
+}
+
 static void divide(struct ek_ranking *r, double n)
 {
     for (int i = 0; i < EK_EVAL_CUTS; i++) {

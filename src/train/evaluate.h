@@ -16,6 +16,7 @@
 #ifndef EVENKEEL_TRAIN_EVALUATE_H
 #define EVENKEEL_TRAIN_EVALUATE_H
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "rec/model.h"
 #include "train/loader.h"
@@ -55,6 +56,9 @@ struct ek_evaluate {
  * Cost: a forward pass of every sample, and 2 samples n_items dim. */
 int ek_evaluate_run(const struct ek_evaluate *o, struct ek_evaluation *out,
                     struct ek_err *err) EK_MUST_USE;
+
+/* {"recall@5": ..., ..., "mrr@200": ...} */
+int ek_ranking_json(struct ek_buf *out, const struct ek_ranking *r) EK_MUST_USE;
 
 /* What somebody did, in the order of time. */
 struct ek_history {
