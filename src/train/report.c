@@ -24,7 +24,7 @@ double ek_train_metric(const struct ek_evaluation *e, const struct ek_train_conf
     case EK_TRAIN_MRR:
         return r->mrr[cut];
     }
-    return NAN;
+    return (double)NAN;
 }
 
 /* Seconds that operations took, one at a time, recomputation aside. */
@@ -45,7 +45,7 @@ void ek_train_mfu(struct ek_train_mfu *m, const struct ek_train *t)
 {
     const struct ek_train_sums *s = &t->all;
     double seconds = operation_seconds(t), flops = (double)s->flops;
-    *m = (struct ek_train_mfu){NAN, NAN, NAN};
+    *m = (struct ek_train_mfu){(double)NAN, (double)NAN, (double)NAN};
     if (t->peak <= 0 || s->seconds <= 0 || seconds <= 0)
         return;
     m->local = flops / (seconds * t->peak);

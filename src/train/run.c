@@ -26,8 +26,9 @@ int ek_train_new(struct ek_train **out, const struct ek_train_config *c,
     t->data = data;
     if (hooks)
         t->hooks = *hooks;
-    t->progress = (struct ek_progress){.seed = (uint64_t)c->run.seed, .best = NAN};
-    t->last_norm = t->interval_mfu = NAN;
+    t->progress =
+        (struct ek_progress){.seed = (uint64_t)c->run.seed, .best = (double)NAN};
+    t->last_norm = t->interval_mfu = (double)NAN;
     t->last_eval_step = -1;
     ek_buf_init(&t->line, LINE_BYTES);
     int rc = ek_train_setup(t, err);
