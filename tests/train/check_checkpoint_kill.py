@@ -29,23 +29,37 @@ class Kill(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr + str(os.listdir(self.root)))
         return int(done.stdout)
 
-    def save_and_kill(self, first, *args):
-        """The last step that was reported, or first - 1."""
-        process = subprocess.Popen([PROBE, "save", self.last, str(first), *args],
-                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        line = process.stdout.readline() if first == 0 else str(first - 1)
-        time.sleep(self.random.uniform(0, 0.06))
+    def saving(self, first, *args):
+        return subprocess.Popen([PROBE, "save", self.last, str(first), *args],
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def killed(self, process):
+        """The steps it reported."""
         process.kill()
         out, err = process.communicate(timeout=60)
         if process.returncode == 77:
             keelkit.skip("the kernel takes no system call filter")
         self.assertEqual((process.returncode, err), (-9, ""))
-        return int((line + "\n" + out).split()[-1])
+        return list(map(int, out.split()))
+
+    def begin(self, *args):
+        """The last step that was reported of a few, and the seconds that one took."""
+        process = self.saving(0, *args)
+        process.stdout.readline()
+        start = time.monotonic()
+        for _ in range(8):
+            process.stdout.readline()
+        seconds = (time.monotonic() - start) / 8
+        return max(self.killed(process) + [8]), seconds
 
     def kill_often(self, *args):
-        first, amid = 0, 0
+        reported, seconds = self.begin(*args)
+        self.assertIn(self.load(), (reported, reported + 1))
+        first, amid = self.load() + 1, 0
         for _ in range(KILLS):
-            reported = self.save_and_kill(first, *args)
+            process = self.saving(first, *args)
+            time.sleep(self.random.uniform(0, 4 * seconds))
+            reported = max(self.killed(process) + [first - 1])
             amid += any(name.endswith(".tmp") for name in os.listdir(self.root))
             got = self.load()
             self.assertIn(got, (reported, reported + 1))
