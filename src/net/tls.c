@@ -252,7 +252,7 @@ int ek_tls_client_context_new(struct ek_tls_context **tls, const char *ca_path,
 
 int ek_tls_context_set_alpn(struct ek_tls_context *tls, const char *names)
 {
-    unsigned char wire[ALPN_MAX_BYTES];
+    unsigned char wire[ALPN_MAX_BYTES] = {0};
     size_t n = 0;
     while (*names) {
         size_t len = strcspn(names, ",");
