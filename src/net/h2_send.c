@@ -239,8 +239,7 @@ static int keep(struct ek_h2_stream *s, const char *p, size_t n)
 static bool must_wait(const struct ek_h2_stream *s)
 {
     struct ek_h2 *c = s->conn;
-    if (c->state != EK_H2_OPEN || c->out.len > c->n_sent ||
-        to_send(s) > EK_H2_SCRATCH)
+    if (c->state != EK_H2_OPEN || c->out.len > c->n_sent || to_send(s) > EK_H2_SCRATCH)
         return true;
     if (!s->is_open && !c->is_server)
         return to_send(s) > c->context->o.window_bytes / 4;
