@@ -3,6 +3,7 @@
  * Written once in plain C over 16 lanes (grad_body.h) and compiled for each ISA without
  * contraction, so that every ISA gives the same bits. Rows are ld apart; `is_added` adds
  * to the output instead of writing it. Outputs may alias inputs element by element.
+ * Activations of -inf and +inf are their limits; NaN stays NaN.
  * Accuracy: exp, sigmoid, tanh within 4e-7 absolute of max(1, |value|)
  * (tests/kernel/test_grad.c). Threads: any. Cost: one pass, no allocation.
  */
@@ -66,7 +67,7 @@ struct ek_grad_ops {
                 bool is_added);
     /* y = a + s b */
     void (*add)(float *y, const float *a, const float *b, float s, int64_t n);
-    /* y [+]= mask(key, first + i) x / (1-p) */
+    /* y [+]= mask(key, first + i) x / (1-p); first >= 0 */
     void (*dropout)(float *y, const float *x, int64_t n, uint64_t key, int64_t first,
                     float p, bool is_added);
     double (*dot)(const float *a, const float *b,

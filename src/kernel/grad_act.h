@@ -27,6 +27,13 @@ static inline float exp_of(float x)
     return x < -87.0f ? 0.0f : p * scale;
 }
 
+/* Beyond +-limit an activation is its limit; NaN stays. */
+static inline float within(float x, float limit)
+{
+    float c = x > limit ? limit : x;
+    return c < -limit ? -limit : c;
+}
+
 static inline float sigmoid_of(float x)
 {
     return 1.0f / (1.0f + exp_of(-x));
@@ -40,20 +47,29 @@ static inline float tanh_of(float x)
 #define GELU_C 0.7978845608f /* sqrt(2/pi) */
 #define GELU_A 0.044715f
 
-static inline float gelu_of(float x)
+/* Both are 0 at -inf, where the formula is inf * 0. */
+static inline float silu_of(float x)
 {
-    return 0.5f * x * (1.0f + tanh_of(GELU_C * (x + GELU_A * x * x * x)));
+    return x < -87.0f ? 0.0f : x * sigmoid_of(x);
 }
 
-static inline float gelu_slope(float x)
+static inline float gelu_of(float x)
 {
+    return x < -20.0f ? 0.0f
+                      : 0.5f * x * (1.0f + tanh_of(GELU_C * (x + GELU_A * x * x * x)));
+}
+
+static inline float gelu_slope(float v)
+{
+    float x = within(v, 20.0f);
     float t = tanh_of(GELU_C * (x + GELU_A * x * x * x));
     float inner = GELU_C * (1.0f + 3.0f * GELU_A * x * x);
     return 0.5f * (1.0f + t) + 0.5f * x * (1.0f - t * t) * inner;
 }
 
-static inline float silu_slope(float x)
+static inline float silu_slope(float v)
 {
+    float x = within(v, 87.0f);
     float s = sigmoid_of(x);
     return s * (1.0f + x * (1.0f - s));
 }
@@ -69,9 +85,9 @@ static void act(float *y, const float *x, int64_t n, enum ek_act kind)
     case EK_ACT_NONE:
         EACH(y[i] = x[i]);
     case EK_ACT_RELU:
-        EACH(y[i] = x[i] > 0.0f ? x[i] : 0.0f * x[i]); /* NaN stays */
+        EACH(y[i] = x[i] <= 0.0f ? 0.0f : x[i]); /* NaN stays */
     case EK_ACT_SILU:
-        EACH(y[i] = x[i] * sigmoid_of(x[i]));
+        EACH(y[i] = silu_of(x[i]));
     case EK_ACT_GELU:
         EACH(y[i] = gelu_of(x[i]));
     case EK_ACT_SIGMOID:

@@ -64,6 +64,11 @@ static inline uint32_t hash_of(uint32_t i, uint32_t k0, uint32_t k1)
 static void dropout(float *y, const float *x, int64_t n, uint64_t key, int64_t first,
                     float p, bool is_added)
 {
+    const int64_t turn = INT64_C(1) << 32, room = turn - first % turn;
+    if (n > room) { /* counters beyond 2^32 have another key */
+        dropout(y + room, x + room, n - room, key, first + room, p, is_added);
+        n = room;
+    }
     const uint32_t k0 = (uint32_t)key,
                    k1 = (uint32_t)(key >> 32) ^ (uint32_t)(first >> 32);
     const uint32_t limit = (uint32_t)((double)p * 4294967296.0), at = (uint32_t)first;

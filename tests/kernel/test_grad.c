@@ -58,6 +58,48 @@ static void exponentials_sum_and_hidden_ones_are_zero(void **state)
     }
 }
 
+/* Infinities have limits; what is no number stays none. */
+static void activations_of_infinity_are_limits(void **state)
+{
+    (void)state;
+    static const float at[] = {-INFINITY, -3e38f, -1e20f, INFINITY, 3e38f, NAN};
+    enum { SIZE = sizeof at / sizeof *at };
+    float v[SIZE], one[SIZE], slope[SIZE];
+    for (int i = 0; i < SIZE; i++)
+        one[i] = 1;
+    for (int act = EK_ACT_RELU; act <= EK_ACT_TANH; act++)
+        for (int isa = 0; isa <= (int)ek_isa_best(); isa++) {
+            const struct ek_grad_ops *ops = ek_grad_ops_get((enum ek_isa)isa);
+            bool is_bounded = act == EK_ACT_SIGMOID || act == EK_ACT_TANH;
+            ops->act(v, at, SIZE, (enum ek_act)act);
+            ops->act_grad(slope, ek_act_reads_x((enum ek_act)act) ? at : v, one, SIZE,
+                          (enum ek_act)act);
+            for (int i = 0; i < 5; i++) {
+                double low = act == EK_ACT_TANH ? -1 : 0;
+                double high = is_bounded ? 1 : (double)at[i];
+                assert_true(i < 3 ? fabs((double)v[i] - low) < 1e-30
+                                  : (double)v[i] == high);
+                expect_near((double)slope[i], i < 3 || is_bounded ? 0 : 1, 1e-30);
+            }
+            assert_true(isnan(v[5]));
+        }
+}
+
+static void dropout_is_the_same_in_pieces_across_2_to_the_32(void **state)
+{
+    (void)state;
+    const int64_t first = (INT64_C(1) << 32) - 500;
+    for (int i = 0; i < N; i++)
+        x[i] = 1;
+    const struct ek_grad_ops *ops = ek_grad_ops_get(ek_isa_best());
+    ops->dropout(y[0], x, N, 77, first, 0.5f, false);
+    for (int i = 0; i < N; i++)
+        ops->dropout(y[1] + i, x + i, 1, 77, first + i, 0.5f, false);
+    assert_memory_equal(y[0], y[1], sizeof y[0]);
+    ops->dropout(y[1], x, N, 77, 0, 0.5f, false); /* and not those of the beginning */
+    assert_memory_not_equal(y[0] + 500, y[1], 400 * sizeof *x);
+}
+
 static void dropout_keeps_its_share_whole(void **state)
 {
     (void)state;
@@ -87,6 +129,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(activations_are_near_f64_and_the_same_on_every_isa),
         cmocka_unit_test(exponentials_sum_and_hidden_ones_are_zero),
+        cmocka_unit_test(activations_of_infinity_are_limits),
+        cmocka_unit_test(dropout_is_the_same_in_pieces_across_2_to_the_32),
         cmocka_unit_test(dropout_keeps_its_share_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
