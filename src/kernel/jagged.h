@@ -44,7 +44,9 @@
 #define EK_JAGGED_ROWS_MAX (1 << 30)
 
 /* Which keys query i sees: all, less what a condition takes away. With is_causal and
- * Lq != Lk the last query stands beside the last key: i counts as i + Lk - Lq.
+ * Lq != Lk the last query stands beside the last key: i counts as i + Lk - Lq, to
+ * is_causal and to a window; blocks are counted from the first query and the first key,
+ * whatever the lengths.
  *
  * Context and targets are HSTU's and need is_causal and Lq = Lk = L. The first
  * n_context rows see each other and all history; the last n_targets[b] rows are
