@@ -323,6 +323,23 @@ bool ek_expect_param(struct ek_graph *g, const char *op, int v, int64_t rows,
     return !g->err.status;
 }
 
+bool ek_expect_table(struct ek_graph *g, const char *op, int v, int n_sources)
+{
+    if (!ek_expect_param(g, op, v, -1, -1))
+        return false;
+    struct ek_value *x = &g->values[v];
+    x->n_sources += n_sources;
+    if (x->cols > EK_ROW_COLS)
+        ek_graph_fail(g, EK_EINVAL, "%s: '%s' has %lld columns; expected at most %d",
+                      op, x->name, (long long)x->cols, EK_ROW_COLS);
+    else if (x->n_sources > EK_ROW_SOURCES)
+        ek_graph_fail(g, EK_EINVAL,
+                      "%s: '%s' is looked up too often: %d sources of gradient rows; "
+                      "expected at most %d (a look-up is one, a sampled softmax two)",
+                      op, x->name, x->n_sources, EK_ROW_SOURCES);
+    return !g->err.status;
+}
+
 bool ek_same_rows(struct ek_graph *g, const char *op, int a, int b)
 {
     if (!can_build(g) || !is_value(g, a) || !is_value(g, b)) {

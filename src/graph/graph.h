@@ -153,7 +153,8 @@ bool ek_graph_find_fault(struct ek_graph *g, struct ek_graph_fault *fault);
 
 struct ek_graph_row {               /* one line of `keel train --explain` */
     const char *op, *name, *region; /* borrowed */
-    const char *phase;              /* forward, recompute, backward, scatter, reduce */
+    const char *phase;              /* forward recompute seed zero backward scatter
+                                   reduce */
     int64_t flops;                  /* useful ones at the bound rows; 0 for recompute */
     int64_t bytes;                  /* read and written */
     int64_t saved_bytes;            /* of its outputs, kept for backward */

@@ -45,6 +45,7 @@ struct ek_value {
     int64_t first_col;
     int node;                             /* that makes it; -1 */
     int param;                            /* id in the set; -1 */
+    int n_sources;                        /* of a parameter: of gradient rows */
     bool needs_grad, is_output, has_grad; /* has_grad: backward reaches it */
     bool needs_zero;                      /* its gradient starts from a zero step */
     const void *bound;                    /* of an input */
@@ -174,6 +175,10 @@ bool ek_expect_cols(struct ek_graph *g, const char *op, int v, int64_t cols,
                     enum ek_dtype type);
 bool ek_expect_param(struct ek_graph *g, const char *op, int v, int64_t rows,
                      int64_t cols);
+
+/* v is a parameter that `op` looks up, narrow enough for rows.h; n_sources of gradient
+ * rows are counted for it, EK_ROW_SOURCES at most. */
+bool ek_expect_table(struct ek_graph *g, const char *op, int v, int n_sources);
 bool ek_same_rows(struct ek_graph *g, const char *op, int a, int b);
 
 /* --- plan (backward.c, plan.c) --------------------------------------------------------- */

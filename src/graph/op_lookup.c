@@ -66,8 +66,8 @@ static const struct ek_op_class lookup_class = {.name = "lookup",
 
 int ek_lookup(struct ek_graph *g, int table, int ids, float scale)
 {
-    if (!ek_expect_param(g, "lookup", table, -1, -1) ||
-        !ek_expect_cols(g, "lookup", ids, 1, EK_DTYPE_I32))
+    if (!ek_expect_cols(g, "lookup", ids, 1, EK_DTYPE_I32) ||
+        !ek_expect_table(g, "lookup", table, 1))
         return -1;
     struct ek_node *n = ek_node_add(g, &lookup_class, (int[]){table, ids}, 2, 0);
     if (!n)
@@ -105,6 +105,7 @@ static void bag_block(const struct ek_op_run *r, void *arg, int64_t b, int membe
 
 static void bag_forward(const struct ek_op_run *r)
 {
+    assert(r->out[0].rows == 0 || r->in[OFFSETS].l[0] == 0);
     ek_blocks(r, bag_block, NULL, ek_n_blocks(r->out[0].rows, EK_ROW_BLOCK));
 }
 
@@ -147,9 +148,9 @@ static const struct ek_op_class bag_class = {.name = "bag",
 
 int ek_bag(struct ek_graph *g, int table, int ids, int offsets, int axis, bool is_mean)
 {
-    if (!ek_expect_param(g, "bag", table, -1, -1) ||
-        !ek_expect_cols(g, "bag", ids, 1, EK_DTYPE_I32) ||
-        !ek_expect_cols(g, "bag", offsets, 1, EK_DTYPE_I64))
+    if (!ek_expect_cols(g, "bag", ids, 1, EK_DTYPE_I32) ||
+        !ek_expect_cols(g, "bag", offsets, 1, EK_DTYPE_I64) ||
+        !ek_expect_table(g, "bag", table, 1))
         return -1;
     if (axis < 0 || axis >= g->n_axes)
         return ek_graph_fail(g, EK_EINVAL, "bag: %d is no axis", axis);

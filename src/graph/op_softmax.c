@@ -13,6 +13,7 @@
 #include "graph/graph_int.h"
 #include "graph/ops.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -79,7 +80,9 @@ static size_t cut(struct work *w, char *base)
 /* Is this row supervised? All of a table may begin behind the target. */
 static bool has_target(const struct ek_op_run *r, const struct work *w, int64_t row)
 {
-    return r->in[TARGETS].i[row] >= (w->is_sampled ? 0 : w->first);
+    int32_t target = r->in[TARGETS].i[row];
+    assert(target < r->in[TABLE].rows);
+    return target >= (w->is_sampled ? 0 : w->first);
 }
 
 static struct work work_of(const struct ek_op_run *r)
@@ -132,6 +135,7 @@ static const float *candidate(const struct ek_op_run *r, const struct work *w,
                               int64_t j)
 {
     int64_t id = w->is_sampled ? r->in[NEGATIVES].i[j] : w->first + j;
+    assert(id >= 0 && id < r->in[TABLE].rows);
     return ek_at(r->in[TABLE], id);
 }
 
@@ -423,7 +427,7 @@ static const struct ek_op_class full_class = {.name = "full_softmax",
 static int softmax_add(struct ek_graph *g, const struct ek_op_class *class,
                        const int *in, int n_in, const struct ek_sampled *o)
 {
-    if (!ek_expect_param(g, class->name, in[TABLE], -1, -1) ||
+    if (!ek_expect_table(g, class->name, in[TABLE], n_in > NEGATIVES ? 2 : 1) ||
         !ek_expect_cols(g, class->name, in[H], g->values[in[TABLE]].cols,
                         EK_DTYPE_F32) ||
         !ek_expect_cols(g, class->name, in[TARGETS], 1, EK_DTYPE_I32) ||

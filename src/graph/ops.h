@@ -3,6 +3,11 @@
  *
  * N rows of some axis, C columns; parameters are values from ek_graph_param. Each line
  * says what backward reads, which is what a saved value costs.
+ *
+ * Ids are below the rows of their table; targets too, negatives are not negative besides.
+ * That and the first offset are asserted as they are read, nothing is clamped: whoever
+ * binds ids from outside has looked at them (rec/bind.c). A table of any operation has
+ * at most EK_ROW_COLS columns and EK_ROW_SOURCES sources of gradient rows in a graph.
  */
 #ifndef EVENKEEL_GRAPH_OPS_H
 #define EVENKEEL_GRAPH_OPS_H
@@ -50,7 +55,8 @@ int ek_concat(struct ek_graph *g, const int *x, int n);
 int ek_lookup(struct ek_graph *g, int table, int ids, float scale);
 
 /* y[b] = sum or mean of table[ids[e]] for e in [offsets[b], offsets[b+1]); empty: 0.
- * ids (E,1) i32, offsets (B+1,1) i64 on an axis of its own, y on `axis` of B rows. */
+ * ids (E,1) i32, offsets (B+1,1) i64 from 0, not falling, on an axis of its own; y on
+ * `axis` of B rows. */
 int ek_bag(struct ek_graph *g, int table, int ids, int offsets, int axis, bool is_mean);
 
 /* Low-rank factorisation interaction of n features of d columns, x (N, n*d) seen as

@@ -227,6 +227,19 @@ static int wrong_loss(struct kit *k)
     return x;
 }
 
+static int wide_table(struct kit *k)
+{
+    return kit_x(k, "x", 4097, 1);
+}
+
+static int seventeen_lookups(struct kit *k)
+{
+    int x = -1, table = kit_param(k, "x", k->n, 4, 1);
+    for (int i = 0; i < 17; i++)
+        x = ek_lookup(k->g, table, k->ids, 1);
+    return x;
+}
+
 static void faults_of_building_are_told_by_the_plan(void **state)
 {
     (void)state;
@@ -240,6 +253,8 @@ static void faults_of_building_are_told_by_the_plan(void **state)
                  {wrong_parameter, "parameter 'w': (3,6) here, (6,3) before"},
                  {wrong_view, "columns 3 to 6 of 'lookup0'"},
                  {wrong_weight, "linear: 'items' is a table"},
+                 {wide_table, "lookup: 'x' has 4097 columns; expected at most 4096"},
+                 {seventeen_lookups, "lookup: 'x' is looked up too often: 17 sources"},
                  {loss_of_a_part, "is no scalar made by an operation"},
                  {wrong_loss, "loss: 'lookup0' is no scalar"}};
     for (size_t i = 0; i < COUNT(cases); i++) {
