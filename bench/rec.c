@@ -7,7 +7,7 @@
  * --steps runs so many and prints nothing of single operations: for counters of cycles.
  * One step: the loader's next batch, zeroed gradients, forward, backward, the norm that
  * clipping needs, AdamW (and row-wise adagrad with --table). Without --data a made log
- * of Beauty's size. Each phase is the median of its steps. */
+ * of Beauty's size. Of each phase the best tenth and the median of its steps. */
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
@@ -26,7 +26,8 @@
 
 struct options {
     const char *data, *model, *loss;
-    long length, threads, bf16, table, negatives, batch, seconds, blocks, heads, dim, steps;
+    long length, threads, bf16, table, negatives, batch, seconds, blocks, heads, dim,
+        steps;
 };
 
 enum phase { LOAD, ZERO, FORWARD, BACKWARD, NORM, UPDATE, ALL, N_PHASES };
@@ -75,8 +76,7 @@ static void parse(struct options *o, int argc, char **argv)
                {"--table", NULL, &o->table},     {"--negatives", NULL, &o->negatives},
                {"--batch", NULL, &o->batch},     {"--seconds", NULL, &o->seconds},
                {"--blocks", NULL, &o->blocks},   {"--heads", NULL, &o->heads},
-               {"--dim", NULL, &o->dim},
-               {"--steps", NULL, &o->steps}};
+               {"--dim", NULL, &o->dim},         {"--steps", NULL, &o->steps}};
     for (int i = 1; i + 1 < argc; i += 2)
         for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
             if (strcmp(argv[i], all[k].name) == 0) {
@@ -265,7 +265,8 @@ int main(int argc, char **argv)
                        (double)b.us[ALL][b.n_steps / 2] * 1e6);
     }
     for (int i = 0; i < N_PHASES; i++)
-        printf("  %-9s %8.3f ms\n", phase_names[i],
+        printf("  %-9s %8.3f %8.3f ms\n", phase_names[i],
+               (double)b.us[i][b.n_steps / 10] * 1e-3,
                (double)b.us[i][b.n_steps / 2] * 1e-3);
     ek_graph_profile(ek_rec_graph(b.m), true);
     int64_t steps = b.n_steps < 200 ? b.n_steps : 200;

@@ -138,26 +138,31 @@ int ek_graph_row_grads(const struct ek_graph *g, int param,
     return 0;
 }
 
+struct scatter {
+    const struct ek_grad_ops *ops;
+    struct ek_mat grad;
+};
+
 static void add_row(void *arg, int64_t row, const float *sum)
 {
-    struct ek_mat *grad = arg;
-    float *to = ek_at(*grad, row);
-    for (int64_t c = 0; c < grad->cols; c++)
-        to[c] += sum[c];
+    const struct scatter *s = arg;
+    float *to = ek_at(s->grad, row);
+    s->ops->add(to, to, sum, 1.0f, s->grad.cols);
 }
 
 static void scatter(struct ek_graph *g, const struct ek_step *s)
 {
     struct ek_row_grad sources[EK_ROW_SOURCES];
-    struct ek_mat grad = ek_resolve(g, s->value, EK_SLOT_GRAD);
+    struct scatter to = {g->ops, ek_resolve(g, s->value, EK_SLOT_GRAD)};
     struct ek_rows rows = {.sources = sources,
                            .n_sources = ek_row_sources(g, s->value, sources),
-                           .table_rows = grad.rows,
-                           .cols = grad.cols,
+                           .table_rows = to.grad.rows,
+                           .cols = to.grad.cols,
                            .scratch = g->arena + g->pieces[s->scratch].offset,
                            .team = g->o.team,
-                           .ops = g->ops};
-    ek_rows_each(&rows, add_row, &grad);
+                           .ops = g->ops,
+                           .table = to.grad.f};
+    ek_rows_each(&rows, add_row, &to);
 }
 
 static void fill_grad(struct ek_graph *g, int value, float x)

@@ -1,6 +1,6 @@
 /* grad_body.h - the code of grad.h, included once by each ISA's grad.c: the compiler
  * makes of 16 lanes what the ISA has. Sums run in 16 lanes of f32, lane c mod 16, and
- * are joined in f64 in the order of the lanes, so the bits are the same everywhere. */
+ * are joined in f64, halves onto each other, so the bits are the same everywhere. */
 #ifndef EVENKEEL_KERNEL_GRAD_BODY_H
 #define EVENKEEL_KERNEL_GRAD_BODY_H
 
@@ -17,12 +17,17 @@ typedef float ek_lanes __attribute__((vector_size(64), aligned(4), may_alias));
 #define LOAD(p)     (*(const ek_lanes *)(const void *)(p))
 #define STORE(p, v) (*(ek_lanes *)(void *)(p) = (v))
 
+typedef float ek_half __attribute__((vector_size(32), aligned(4), may_alias));
+typedef double ek_sums __attribute__((vector_size(64)));
+
 static inline double join(const float *lane)
 {
-    double sum = 0;
-    for (int i = 0; i < LANES; i++)
-        sum += (double)lane[i];
-    return sum;
+    ek_half low = *(const ek_half *)(const void *)lane;
+    ek_half high = *(const ek_half *)(const void *)(lane + LANES / 2);
+    ek_sums s = __builtin_convertvector(low, ek_sums) +
+                __builtin_convertvector(high, ek_sums);
+    double t[4] = {s[0] + s[4], s[1] + s[5], s[2] + s[6], s[3] + s[7]};
+    return (t[0] + t[2]) + (t[1] + t[3]);
 }
 
 static void mul(float *y, const float *a, const float *b, float s, int64_t n,
