@@ -24,8 +24,8 @@ static inline double join(const float *lane)
 {
     ek_half low = *(const ek_half *)(const void *)lane;
     ek_half high = *(const ek_half *)(const void *)(lane + LANES / 2);
-    ek_sums s = __builtin_convertvector(low, ek_sums) +
-                __builtin_convertvector(high, ek_sums);
+    ek_sums s =
+        __builtin_convertvector(low, ek_sums) + __builtin_convertvector(high, ek_sums);
     double t[4] = {s[0] + s[4], s[1] + s[5], s[2] + s[6], s[3] + s[7]};
     return (t[0] + t[2]) + (t[1] + t[3]);
 }
