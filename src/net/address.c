@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -222,12 +221,9 @@ bool ek_address_host(char host[256], const char *text)
 int ek_address_connect(int *fd, const struct ek_address *a)
 {
     const struct sockaddr *sa = (const struct sockaddr *)&a->storage;
-    int on = 1;
     int got = socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (got < 0)
         return EK_EIO;
-    if (sa->sa_family != AF_UNIX)
-        setsockopt(got, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     if (connect(got, sa, a->n) && errno != EINPROGRESS) {
         close(got);
         return EK_EIO;

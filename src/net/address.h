@@ -30,7 +30,7 @@ int ek_address_resolve(struct ek_address *a, const char *text,
 /* The host of a text; false: it has none (unix:PATH, bad). */
 bool ek_address_host(char host[256], const char *text);
 
-/* Begins to connect, without blocking and without Nagle's delay: *fd becomes writable.
+/* Begins to connect, without blocking: *fd becomes writable.
  * Errors: EK_EIO, errno says why. */
 int ek_address_connect(int *fd, const struct ek_address *a) EK_MUST_USE;
 

@@ -214,6 +214,14 @@ void ek_watch_stop(struct ek_watch *w)
     if (!l)
         return;
     epoll_ctl(l->epoll_fd, EPOLL_CTL_DEL, w->fd, NULL);
+    ek_watch_forget(w);
+}
+
+void ek_watch_forget(struct ek_watch *w)
+{
+    struct ek_loop *l = w->loop;
+    if (!l)
+        return;
     /* Events of this turn that still wait must not reach a struct that may be gone. */
     for (int i = l->batch_next; i < l->batch_end; i++) {
         if (l->batch[i].data.ptr == w)

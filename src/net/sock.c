@@ -67,6 +67,12 @@ void ek_sock_close(struct ek_sock *s, bool is_reset)
     s->fd = -1;
 }
 
+void ek_sock_send_at_once(int fd)
+{
+    int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
 static int seconds(int64_t us)
 {
     return us < 1000000 ? 1 : us > 3600000000 ? 3600 : (int)(us / 1000000);

@@ -29,7 +29,10 @@ void ek_sock_shut(struct ek_sock *s);
 void ek_sock_close(struct ek_sock *s, bool is_reset);
 
 /* A peer that acknowledges nothing for so long is found: probes while silent, a limit
- * on what is sent. Nothing happens for socket files. dead_us <= 0: left alone. */
+ * on what is sent. Nothing happens for socket files. dead_us <= 0: left alone. What a
+ * listening socket is told, by this or the next, its connections inherit. */
 void ek_sock_find_dead(int fd, int64_t dead_us);
+/* Small pieces leave at once, however much waits to be acknowledged. */
+void ek_sock_send_at_once(int fd);
 
 #endif

@@ -6,12 +6,14 @@
 
 #include <errno.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <string.h>
 #include <unistd.h>
 
 static const int64_t linger_us = 2000000;
 static const int64_t send_timeout_us = 60000000;
+/* A connection to a backend that lives so long gets its probes: the short ones, which
+ * are the many, do without four calls. */
+static const int64_t probes_after_us = 1000000;
 
 /* Bytes of a slow reader: one read of 64 KiB, TLS's and chunks' overhead, a window of
  * HTTP/2. More than a head, too. */
@@ -48,7 +50,6 @@ static int make(struct ek_h1 **out, struct ek_reactor *w, int fd)
     ek_buf_init(&h->in, EK_ROUTE_MAX_HEAD_BYTES + EK_REACTOR_READ_BYTES);
     ek_buf_init(&h->out, MAX_OUT_BYTES);
     ek_timer_init(&h->timer, w->loop, on_time, h);
-    ek_sock_find_dead(fd, w->router->config->dead_peer_us);
     if (ek_timer_start(&h->timer, EK_H1_NEVER_US)) {
         close(fd);
         ek_free(h);
@@ -77,9 +78,6 @@ int ek_h1_accept(struct ek_reactor *w, int fd, struct ek_tls_context *tls,
                  const struct sockaddr_storage *peer)
 {
     struct ek_h1 *h;
-    int on = 1;
-    if (peer->ss_family != AF_UNIX)
-        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     int rc = make(&h, w, fd);
     if (rc)
         return rc;
@@ -91,7 +89,7 @@ int ek_h1_accept(struct ek_reactor *w, int fd, struct ek_tls_context *tls,
     h->state = tls ? EK_H1_HANDSHAKE : EK_H1_IDLE;
     rc = tls ? ek_tls_new(&h->sock.tls, tls, fd) : 0;
     if (!rc)
-        rc = ek_watch_start(w->loop, &h->watch, EK_READABLE);
+        rc = ek_watch_start(w->loop, &h->watch, EK_READABLE | EK_HANGUP);
     if (rc) {
         ek_h1_kill(h, true);
         return rc;
@@ -112,7 +110,7 @@ static struct ek_h1 *take_idle(struct ek_reactor *w, int32_t upstream)
     w->n_idle[upstream]--;
     h->is_reused = true;
     h->state = EK_H1_HEAD;
-    ek_h1_set_timer(h, EK_H1_NEVER_US);
+    ek_h1_set_timer(h, probes_after_us);
     ek_counter_add(&w->counters.reused, 1);
     return h;
 }
@@ -137,12 +135,11 @@ int ek_h1_open(struct ek_half **half, struct ek_reactor *w, int32_t upstream,
             rc =
                 ek_tls_connect_new(&h->sock.tls, u->tls, fd,
                                    u->config->tls_name ? u->config->tls_name : u->host);
-        if (!rc)
-            rc = ek_watch_start(w->loop, &h->watch, EK_WRITABLE);
         if (rc) {
             ek_h1_kill(h, false);
             return rc;
         }
+        ek_h1_set_timer(h, probes_after_us);
     }
     *half = &h->half;
     return 0;
@@ -170,7 +167,7 @@ void ek_h1_kill(struct ek_h1 *h, bool is_reset)
         ek_counter_share(&w->router->n_connections, -1);
     }
     h->state = EK_H1_DEAD;
-    ek_watch_stop(&h->watch);
+    ek_watch_forget(&h->watch);
     ek_sock_close(&h->sock, is_reset);
     ek_buf_release(&h->in);
     ek_buf_release(&h->out);
@@ -281,7 +278,7 @@ static bool minds_hangup(const struct ek_h1 *h)
            (h->state == EK_H1_DONE || (h->state == EK_H1_BODY && h->wants_websocket));
 }
 
-int ek_h1_try_watch(struct ek_h1 *h)
+int ek_h1_try_watch(struct ek_h1 *h, bool is_exact)
 {
     int wants = 0;
     if (is_reading(h))
@@ -294,6 +291,8 @@ int ek_h1_try_watch(struct ek_h1 *h)
         wants |= EK_HANGUP;
     /* Both sides ended is told without being asked for: nobody could act on it. */
     bool is_deaf = wants == 0 && h->out_shut;
+    if (!is_exact && h->watch.loop && !is_deaf)
+        wants |= h->watch.interest & (EK_READABLE | EK_HANGUP);
     if (is_deaf)
         ek_watch_stop(&h->watch);
     else if (h->watch.loop)
@@ -305,7 +304,7 @@ int ek_h1_try_watch(struct ek_h1 *h)
 
 void ek_h1_watch(struct ek_h1 *h)
 {
-    if (ek_h1_try_watch(h))
+    if (ek_h1_try_watch(h, false))
         ek_h1_fail(h, EK_RESET_INTERNAL);
 }
 
@@ -318,6 +317,29 @@ static void on_connected(struct ek_h1 *h)
         return;
     if (h->half.session)
         ek_relay_connected(&h->half);
+}
+
+int ek_h1_try_connect(struct ek_h1 *h)
+{
+    struct ek_reactor *w = h->reactor;
+    size_t sent = 0;
+    int want, rc = EK_EAGAIN;
+    /* On the same machine, and for socket files, it is made by now. */
+    if (!h->sock.tls)
+        rc = ek_sock_write(&h->sock, h->out.data, h->out.len, &sent, &want);
+    if (rc && rc != EK_EAGAIN)
+        return EK_ECLOSED;
+    if (rc == EK_EAGAIN)
+        return ek_watch_start(w->loop, &h->watch, EK_WRITABLE);
+    ek_counter_add(&w->counters.connects, 1);
+    h->state = EK_H1_HEAD;
+    h->must_tell = true;
+    ek_buf_consume(&h->out, sent);
+    if (h->out.len == 0)
+        ek_buf_release(&h->out);
+    ek_reactor_soon(w, &h->task);
+    return ek_watch_start(w->loop, &h->watch,
+                          EK_READABLE | (h->out.len > 0 ? EK_WRITABLE : 0));
 }
 
 static void handshake(struct ek_h1 *h)
@@ -363,9 +385,21 @@ static void hang_up(struct ek_h1 *h)
         ek_h1_fail(h, EK_RESET_CANCEL);
 }
 
+/* Something happened that is watched without being wanted now. A failed connection is
+ * told again once it is not watched any more. */
+static bool is_unwanted(const struct ek_h1 *h, int events)
+{
+    int watched = h->watch.interest;
+    bool can_read = is_reading(h) && (h->read_wants & EK_READABLE);
+    bool is_read = (events & watched & EK_READABLE) && !can_read;
+    bool is_hangup = (events & watched & EK_HANGUP) && !minds_hangup(h);
+    return is_hangup || (is_read && !(events & EK_HANGUP));
+}
+
 static void on_ready(struct ek_watch *watch, int events)
 {
     struct ek_h1 *h = watch->owner;
+    bool is_exact = false;
     if (h->state == EK_H1_CONNECTING) {
         on_connect(h);
     } else if (h->state == EK_H1_HANDSHAKE) {
@@ -375,11 +409,13 @@ static void on_ready(struct ek_watch *watch, int events)
             return;
         if (ek_h1_is_alive(h) && is_reading(h) && (events & h->read_wants))
             ek_h1_read(h);
+        else if (ek_h1_is_alive(h) && is_unwanted(h, events))
+            is_exact = true;
         else if (ek_h1_is_alive(h) && (events & EK_HANGUP))
             hang_up(h);
     }
-    if (ek_h1_is_alive(h))
-        ek_h1_watch(h);
+    if (ek_h1_is_alive(h) && ek_h1_try_watch(h, is_exact))
+        ek_h1_fail(h, EK_RESET_INTERNAL);
 }
 
 static void on_task(struct ek_task *t)
@@ -389,7 +425,12 @@ static void on_task(struct ek_task *t)
         on_dead(h);
         return;
     }
-    if (!ek_h1_flush(h))
+    if (h->must_tell) {
+        h->must_tell = false;
+        if (h->half.session)
+            ek_relay_connected(&h->half);
+    }
+    if (!ek_h1_is_alive(h) || !ek_h1_flush(h))
         return;
     ek_h1_go_on(h);
     if (ek_h1_is_alive(h) && is_reading(h) && h->sock.tls &&
@@ -409,6 +450,8 @@ static void on_time(struct ek_timer *t)
     }
     if (h->is_front && h->state == EK_H1_HEAD)
         ek_h1_answer(h, &late);
+    else if (!h->is_front && h->half.session)
+        ek_sock_find_dead(h->sock.fd, h->reactor->router->config->dead_peer_us);
     else if (h->state == EK_H1_IDLE || h->state == EK_H1_HANDSHAKE ||
              h->state == EK_H1_LINGER)
         ek_h1_fail(h, EK_RESET_REFUSED);

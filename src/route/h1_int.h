@@ -63,8 +63,10 @@ struct ek_h1 {
     bool out_ended; /* the message that goes out is whole */
     bool out_shut;  /* and our side of the connection is ended */
     bool is_keep_alive;
-    bool must_drain; /* the sink said EK_EAGAIN: `drained` is owed */
-    bool is_reused;  /* back: had a session before */
+    bool must_drain;    /* the sink said EK_EAGAIN: `drained` is owed */
+    bool is_reused;     /* back: had a session before */
+    bool must_tell;     /* back: `connected` is owed to the relay */
+    bool sends_at_once; /* back: TCP_NODELAY is set; a client's inherits it */
 };
 
 #define EK_H1_NEVER_US (INT64_C(1) << 60)
@@ -81,9 +83,13 @@ void ek_h1_kill(struct ek_h1 *h, bool is_reset);
 /* The connection failed or broke HTTP: the session is told, then it is closed. */
 void ek_h1_fail(struct ek_h1 *h, uint32_t code);
 /* Watches for what it can do now; one that cannot be watched has failed, which try
- * leaves to its caller (EK_EIO). */
+ * leaves to its caller (EK_EIO). What is not wanted any more is watched on until it
+ * happens (is_exact): most times it is wanted again before, and a call is spared. */
 void ek_h1_watch(struct ek_h1 *h);
-int ek_h1_try_watch(struct ek_h1 *h) EK_MUST_USE;
+int ek_h1_try_watch(struct ek_h1 *h, bool is_exact) EK_MUST_USE;
+/* A new connection to a backend: sends `out` right away if it can. Errors: EK_ECLOSED
+ * it could not be made, EK_EIO. */
+int ek_h1_try_connect(struct ek_h1 *h) EK_MUST_USE;
 /* After a session, or never again: IDLE, or closed. */
 void ek_h1_finish(struct ek_h1 *h);
 void ek_h1_set_timer(struct ek_h1 *h, int64_t delay_us);

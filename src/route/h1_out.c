@@ -76,7 +76,7 @@ static int send_bytes(struct ek_h1 *h, const char *p, size_t n)
     if (rc)
         return rc;
     h->must_drain = true;
-    return can_send && ek_h1_try_watch(h) ? EK_ECLOSED : EK_EAGAIN;
+    return can_send && ek_h1_try_watch(h, false) ? EK_ECLOSED : EK_EAGAIN;
 }
 
 /* Has `out` sent by the end of this turn, with what is put behind it until then. */
@@ -139,6 +139,8 @@ static int op_head(struct ek_half *half, const struct ek_head *head, bool is_las
     struct ek_h1 *h = h1_of(half);
     int rc =
         h->is_front ? write_answer(h, head, is_last) : write_request(h, head, is_last);
+    if (!rc && h->state == EK_H1_CONNECTING)
+        return ek_h1_try_connect(h);
     if (!rc)
         send_soon(h);
     return rc;
@@ -157,6 +159,10 @@ static int send_chunk(struct ek_h1 *h, const char *p, size_t n)
 static int op_body(struct ek_half *half, const char *p, size_t n)
 {
     struct ek_h1 *h = h1_of(half);
+    if (!h->is_front && !h->sends_at_once) {
+        h->sends_at_once = true;
+        ek_sock_send_at_once(h->sock.fd);
+    }
     if (h->out.len > 0 && h->out.len + n <= JOIN_BYTES && !h->must_drain) {
         /* Behind a head of this turn. */
         int rc = 0;

@@ -124,7 +124,7 @@ static void on_accept(struct ek_watch *watch, int events)
     struct ek_accept *a = watch->owner;
     struct ek_reactor *w = a->reactor;
     (void)events;
-    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+    for (int i = 0; i < a->burst; i++) {
         struct ek_mail m = {.front = a->front};
         socklen_t n = sizeof m.peer;
         m.fd = accept4(watch->fd, (struct sockaddr *)&m.peer, &n,
@@ -136,12 +136,14 @@ static void on_accept(struct ek_watch *watch, int events)
                 stop_accepting(w);
                 move_timer(&w->rest, rest_us);
             }
+            a->burst = 1; /* asking for one that is not there is a call for nothing */
             return;
         }
         struct ek_reactor *to = least_busy(w);
         if (to == w || !hand_over(to, &m))
             take_connection(w, &m);
     }
+    a->burst = a->burst < ACCEPTS_A_TURN ? 2 * a->burst : ACCEPTS_A_TURN;
 }
 
 static void on_rest(struct ek_timer *t)
@@ -217,7 +219,8 @@ static int prepare(struct ek_reactor *w, struct ek_err *err)
         w->accepts[i] =
             (struct ek_accept){.watch = {.fd = r->fronts[i].fd, .on_ready = on_accept},
                                .reactor = w,
-                               .front = (int32_t)i};
+                               .front = (int32_t)i,
+                               .burst = 1};
         w->accepts[i].watch.owner = &w->accepts[i];
     }
     if (start_accepting(w))

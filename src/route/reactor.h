@@ -120,6 +120,8 @@ struct ek_accept {
     struct ek_watch watch;
     struct ek_reactor *reactor;
     int32_t front;
+    int32_t
+        burst; /* connections taken in the next turn at most: as many as there were */
 };
 
 /* Something to be done at the end of the turn, from a clean stack. */

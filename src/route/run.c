@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "net/sock.h"
 #include "route/run_int.h"
 
 #include <errno.h>
@@ -94,6 +95,8 @@ static int open_fronts(struct ek_route *r, struct ek_err *err)
                                    err);
         if (rc)
             return rc;
+        ek_sock_find_dead(f->fd, c->dead_peer_us);
+        ek_sock_send_at_once(f->fd);
     }
     return 0;
 }
