@@ -3,6 +3,7 @@
 
 #include "data/events_split.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Refuses a key with a sentence behind its name. */
@@ -85,12 +86,11 @@ int ek_train_config_check(struct ek_train_config *c, const char **key,
         rc = check_train(c, key, err);
     if (rc || c->run.dir[0])
         return rc;
-    size_t n = strlen(c->run.name);
-    char *dir = ek_arena_alloc(arena, n + sizeof "runs/");
+    size_t n = strlen(c->run.name) + sizeof "runs/";
+    char *dir = ek_arena_alloc(arena, n);
     if (!dir)
         return ek_err_set(err, EK_ENOMEM, "run.dir: out of memory");
-    memcpy(dir, "runs/", 5);
-    memcpy(dir + 5, c->run.name, n + 1);
+    snprintf(dir, n, "runs/%s", c->run.name);
     c->run.dir = dir;
     return 0;
 }

@@ -153,14 +153,8 @@ static int add_whole(struct ek_buf *b, const char *name, int64_t v)
 
 static int add_ranking(struct ek_buf *b, const char *name, const struct ek_ranking *r)
 {
-    static const char *const names[] = {"recall", "ndcg", "mrr"};
-    const double *const all[] = {r->recall, r->ndcg, r->mrr};
-    int rc = ek_buf_addf(b, ", \"%s\": {", name);
-    for (int m = 0; m < 3 && !rc; m++)
-        for (int k = 0; k < EK_EVAL_CUTS && !rc; k++)
-            rc = ek_buf_addf(b, "%s\"%s@%d\": %.6f", m + k ? ", " : "", names[m],
-                             ek_eval_cuts[k], all[m][k]);
-    return rc ? rc : ek_buf_add_char(b, '}');
+    int rc = ek_buf_addf(b, ", \"%s\": ", name);
+    return rc ? rc : ek_ranking_json(b, r);
 }
 
 static int begin(struct ek_train *t, const char *kind)

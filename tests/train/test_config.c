@@ -1,8 +1,10 @@
 /* The keys of a training configuration: what is refused, what follows from what, and
  * that a manifest's copy gives the same run. */
+#include "base/file.h"
 #include "testkit.h"
 #include "train/config.h"
 
+#include <glob.h>
 #include <stdio.h>
 
 struct read {
@@ -169,6 +171,28 @@ static void parts_are_given_what_the_keys_say(void **state)
     release(&r);
 }
 
+static void every_file_in_configs_is_good(void **state)
+{
+    (void)state;
+    glob_t files;
+    assert_int_equal(glob(EK_TESTS_DIR "/../configs/*.yaml", 0, NULL, &files), 0);
+    for (size_t i = 0; i < files.gl_pathc; i++) {
+        struct read r;
+        struct ek_buf text;
+        ek_buf_init(&text, 1 << 16);
+        assert_int_equal(ek_file_read(&text, files.gl_pathv[i], NULL), 0);
+        read_text(&r, text.data);
+        if (r.rc)
+            fail_msg("%s: %s", files.gl_pathv[i], r.err.text);
+        /* what is published is told apart by name */
+        const char *name = strrchr(files.gl_pathv[i], '/') + 1;
+        assert_int_equal(strncmp(name, r.c.run.name, strlen(name) - 5), 0);
+        release(&r);
+        ek_buf_release(&text);
+    }
+    globfree(&files);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -177,6 +201,7 @@ int main(void)
         cmocka_unit_test(json_gives_the_same_run),
         cmocka_unit_test(a_resume_may_change_lengths_and_places_alone),
         cmocka_unit_test(parts_are_given_what_the_keys_say),
+        cmocka_unit_test(every_file_in_configs_is_good),
     };
     return cmocka_run_group_tests_name("train_config", tests, NULL, NULL);
 }
