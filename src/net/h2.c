@@ -26,8 +26,8 @@ void ek_h2_options_default(struct ek_h2_options *o)
         .send_timeout_us = 60 * 1000000,
         .stall_timeout_us = 60 * 1000000,
         .ping_timeout_us = 20 * 1000000,
-        .reset_burst = 200,
-        .reset_rate = 20,
+        .reset_burst = 1500,
+        .reset_rate = 50,
         .frame_burst = 1000,
         .frame_rate = 200,
     };

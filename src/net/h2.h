@@ -63,7 +63,8 @@ struct ek_h2_options {
     /* Allowances of a connection: so many at once, the second figure more a second.
      * Past them the peer is told ENHANCE_YOUR_CALM and the connection closed. */
     uint32_t reset_burst, reset_rate; /* streams that a client resets, or makes us reset
-                                         by breaking the protocol; 200, 20 */
+                                         by breaking the protocol; 1500 (a
+                                         client may cancel all it has at once), 50 */
     uint32_t frame_burst, frame_rate; /* PING, SETTINGS, PRIORITY and empty DATA
                                          frames; 1000, 200 */
 };

@@ -210,6 +210,10 @@ static int shake(struct ek_h2 *c)
     int rc = ek_tls_handshake(c->tls, &c->read_wants);
     if (rc)
         return rc;
+    if (!ek_tls_has_alpn(c->tls, "h2")) {
+        c->why = "the TLS peer does not speak HTTP/2";
+        return EK_ECLOSED;
+    }
     c->state = EK_H2_OPEN;
     return 0;
 }

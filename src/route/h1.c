@@ -3,7 +3,9 @@
 
 #include "base/mem.h"
 #include "route/h1_int.h"
+#include "route/stream.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
 #include <string.h>
@@ -174,6 +176,21 @@ void ek_h1_kill(struct ek_h1 *h, bool is_reset)
     ek_http1_body_release(&h->body);
     ek_link_remove(&h->link);
     ek_reactor_soon(w, &h->task);
+}
+
+void ek_h1_become_h2(struct ek_h1 *h, const char *p, size_t n)
+{
+    struct ek_sock sock = h->sock;
+    char client[INET6_ADDRSTRLEN] = "";
+    if (h->address_n)
+        inet_ntop(h->address_n == 4 ? AF_INET : AF_INET6, h->address, client,
+                  sizeof client);
+    ek_watch_stop(&h->watch);
+    h->sock = (struct ek_sock){.fd = -1};
+    ek_h1_kill(h, false);
+    if (ek_stream_accept(h->reactor->streams, &sock, ek_text_of(client, strlen(client)),
+                         p, n))
+        ek_counter_add(&h->reactor->counters.connections_refused, 1);
 }
 
 void ek_h1_fail(struct ek_h1 *h, uint32_t code)
@@ -353,6 +370,8 @@ static void handshake(struct ek_h1 *h)
             ek_h1_kill(h, false);
         else
             ek_h1_fail(h, EK_RESET_REFUSED);
+    } else if (h->is_front && ek_tls_has_alpn(h->sock.tls, "h2")) {
+        ek_h1_become_h2(h, NULL, 0);
     } else if (h->is_front) {
         h->state = EK_H1_IDLE;
         h->read_wants = EK_READABLE;

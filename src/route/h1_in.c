@@ -1,4 +1,5 @@
 /* h1_in.c - what comes in: heads, bodies, tunnels, and ends. */
+#include "net/h2.h"
 #include "net/http1.h"
 #include "route/h1_int.h"
 #include "route/relay.h"
@@ -31,6 +32,7 @@ static void take_request(struct ek_h1 *h, const char *p, size_t n)
         return;
     }
     m.head.scheme = h->is_tls ? ek_text_of("https", 5) : ek_text_of("http", 4);
+    h->is_reused = true;
     h->minor = (uint8_t)m.minor;
     h->is_keep_alive = m.is_keep_alive;
     h->is_head_method = ek_text_equal(m.head.method, ek_text_of("HEAD", 4));
@@ -81,10 +83,34 @@ static void take_answer(struct ek_h1 *h, const char *p, size_t n)
     ek_relay_head(&h->half, &m.head, h->body.is_done);
 }
 
+/* The head is not whole: it has its time. */
+static void await_head(struct ek_h1 *h)
+{
+    if (h->is_front && h->state == EK_H1_IDLE) {
+        h->state = EK_H1_HEAD;
+        ek_h1_set_timer(h, h->reactor->router->config->head_timeout_us);
+    }
+}
+
+/* Does it begin as a connection of HTTP/2 by prior knowledge does? */
+static bool is_preface(const struct ek_h1 *h, const char *p, size_t n)
+{
+    size_t k = n < sizeof EK_H2_PREFACE - 1 ? n : sizeof EK_H2_PREFACE - 1;
+    return h->is_front && !h->is_reused && memcmp(p, EK_H2_PREFACE, k) == 0;
+}
+
 /* Returns how much of p[0,n) was the head; 0: it is not whole yet. */
 static size_t take_head(struct ek_h1 *h, const char *p, size_t n)
 {
     bool is_bad;
+    if (is_preface(h, p, n)) {
+        if (n >= sizeof EK_H2_PREFACE - 1) {
+            ek_h1_become_h2(h, p, n);
+            return n;
+        }
+        await_head(h);
+        return 0;
+    }
     size_t end = ek_http1_find_end(p, n, &h->scanned, &is_bad);
     size_t seen = end ? end : n;
     if (seen > EK_ROUTE_MAX_HEAD_BYTES || is_bad) {
@@ -97,10 +123,7 @@ static size_t take_head(struct ek_h1 *h, const char *p, size_t n)
         return 0;
     }
     if (end == 0) {
-        if (h->is_front && h->state == EK_H1_IDLE) {
-            h->state = EK_H1_HEAD;
-            ek_h1_set_timer(h, h->reactor->router->config->head_timeout_us);
-        }
+        await_head(h);
         return 0;
     }
     h->scanned = 0;

@@ -64,7 +64,7 @@ struct ek_h1 {
     bool out_shut;  /* and our side of the connection is ended */
     bool is_keep_alive;
     bool must_drain;    /* the sink said EK_EAGAIN: `drained` is owed */
-    bool is_reused;     /* back: had a session before */
+    bool is_reused;     /* had a session before */
     bool must_tell;     /* back: `connected` is owed to the relay */
     bool sends_at_once; /* back: TCP_NODELAY is set; a client's inherits it */
 };
@@ -90,6 +90,9 @@ int ek_h1_try_watch(struct ek_h1 *h, bool is_exact) EK_MUST_USE;
 /* A new connection to a backend: sends `out` right away if it can. Errors: EK_ECLOSED
  * it could not be made, EK_EIO. */
 int ek_h1_try_connect(struct ek_h1 *h) EK_MUST_USE;
+/* A client's, before its first request: it speaks HTTP/2. p[0,n) was read from it. The
+ * socket goes to stream.h, h dies. */
+void ek_h1_become_h2(struct ek_h1 *h, const char *p, size_t n);
 /* After a session, or never again: IDLE, or closed. */
 void ek_h1_finish(struct ek_h1 *h);
 void ek_h1_set_timer(struct ek_h1 *h, int64_t delay_us);

@@ -5,6 +5,7 @@
 #include "net/sock.h"
 #include "route/h1.h"
 #include "route/relay.h"
+#include "route/stream.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -180,6 +181,7 @@ static void on_wake(void *arg)
         return;
     stop_accepting(w);
     ek_h1_close_idle(w, false);
+    ek_streams_drain(w->streams);
     if (ek_counter_get(&w->router->is_ended)) {
         ek_relay_end_all(w);
         ek_loop_stop(w->loop);
@@ -215,6 +217,8 @@ static int prepare(struct ek_reactor *w, struct ek_err *err)
         return ek_err_set(err, EK_ENOMEM, "out of memory");
     for (size_t i = 0; i < r->n_upstreams; i++)
         ek_link_init(&w->idle[i]);
+    if (ek_streams_new(&w->streams, w))
+        return ek_err_set(err, EK_ENOMEM, "out of memory");
     for (size_t i = 0; i < r->n_fronts; i++) {
         w->accepts[i] =
             (struct ek_accept){.watch = {.fd = r->fronts[i].fd, .on_ready = on_accept},
@@ -267,6 +271,7 @@ void ek_reactor_free(struct ek_reactor *w)
             stop_accepting(w);
         ek_relay_end_all(w);
         ek_h1_close_idle(w, true);
+        ek_streams_free(w->streams);
         for (size_t i = 0; i < w->n_mail; i++)
             close(w->mail[i].fd);
         on_later(&w->later);

@@ -95,6 +95,7 @@ struct ek_reactor {
     struct ek_link conns;           /* struct ek_h1.link: all that are alive */
     struct ek_link *idle;           /* (n_upstreams) struct ek_h1.group: unused ones */
     int32_t *n_idle;                /* (n_upstreams) */
+    struct ek_streams *streams;     /* connections of HTTP/2; owned */
     struct ek_link soon;            /* struct ek_task.link: called at the turn's end */
     struct ek_timer later;          /* works `soon` off; always started */
     struct ek_timer tick;           /* looks at the queue; always started */

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "route/h1.h"
+#include "route/stream.h"
 
 #include <assert.h>
 #include <string.h>
@@ -231,14 +232,18 @@ static int open_back(struct ek_relay *s)
 {
     bool is_connected = false;
     struct ek_half *back;
-    int rc = ek_h1_open(&back, s->reactor, s->placement.backend, &is_connected);
+    int32_t backend = s->placement.backend;
+    bool is_h2 =
+        s->reactor->router->upstreams[backend].config->protocol == EK_ROUTE_HTTP2;
+    int rc = is_h2 ? ek_stream_open(&back, s->reactor->streams, backend, &is_connected)
+                   : ek_h1_open(&back, s->reactor, backend, &is_connected);
     if (rc)
         return rc;
     s->back = back;
     back->session = s;
     s->state = EK_RELAY_OPENING;
     s->is_connected = false;
-    s->is_reused = is_connected;
+    s->is_reused = is_connected && !is_h2; /* a stream is always new */
     move_timer(&s->timer, config_of(s)->connect_timeout_us);
     rc = back->ops->head(back, &s->request->head, s->request->is_last);
     if (rc) {
@@ -511,7 +516,14 @@ void ek_relay_drained(struct ek_half *from)
         source->ops->resume(source);
 }
 
-static void lose_back(struct ek_relay *s, uint32_t code)
+/* A backend's stream was reset before its answer: a client's stream hears the same. */
+static bool is_passed_on(const struct ek_relay *s, uint32_t code)
+{
+    return s->front && s->front->ops == &ek_stream_ops && s->is_connected &&
+           code != EK_RESET_REFUSED && code != EK_RESET_CONNECT;
+}
+
+static void lose_back(struct ek_relay *s, uint32_t code, bool is_stream)
 {
     struct ek_reactor *w = s->reactor;
     s->back = NULL;
@@ -536,6 +548,10 @@ static void lose_back(struct ek_relay *s, uint32_t code)
         return;
     }
     ek_counter_add(&w->counters.backend_aborts, 1);
+    if (is_stream && is_passed_on(s, code)) {
+        end_badly(s, code, "backend", "reset");
+        return;
+    }
     refuse(s, 502,
            code == EK_RESET_PROTOCOL ? "the backend's answer is no HTTP"
                                      : "the backend closed before it answered");
@@ -546,7 +562,7 @@ void ek_relay_reset(struct ek_half *from, uint32_t code)
     struct ek_relay *s = from->session;
     from->session = NULL;
     if (from == s->back) {
-        lose_back(s, code);
+        lose_back(s, code, from->ops == &ek_stream_ops);
         return;
     }
     s->front = NULL;

@@ -90,6 +90,8 @@ static int open_fronts(struct ek_route *r, struct ek_err *err)
         if (f->config->tls_cert)
             rc = ek_tls_context_new(&f->tls, f->config->tls_cert, f->config->tls_key,
                                     err);
+        if (!rc && f->tls)
+            rc = ek_tls_context_set_alpn(f->tls, "h2,http/1.1");
         if (!rc)
             rc = ek_address_listen(&f->fd, f->address, &f->unix_path, f->config->listen,
                                    err);
@@ -120,9 +122,12 @@ static int open_upstream(struct ek_route *r, const struct ek_route_backend *b,
     }
     if (!ek_address_host(u->host, b->spec.address))
         u->host[0] = 0;
-    return b->has_tls
-               ? ek_tls_client_context_new(&u->tls, b->tls_ca, b->skips_verify, err)
-               : 0;
+    if (!b->has_tls)
+        return 0;
+    rc = ek_tls_client_context_new(&u->tls, b->tls_ca, b->skips_verify, err);
+    if (!rc && b->protocol == EK_ROUTE_HTTP2)
+        rc = ek_tls_context_set_alpn(u->tls, "h2");
+    return rc;
 }
 
 static int open_upstreams(struct ek_route *r, struct ek_err *err)

@@ -21,7 +21,7 @@ ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="  # of KEY: RFC 6455 1.3
 
 
 def need_probe():
-    path = pathlib.Path(os.environ.get("EK_BIN", "")).parent / "tests" / "probe_proxy"
+    path = pathlib.Path(os.environ.get("EK_BIN", "")) / "tests" / "probe_proxy"
     return path if path.exists() else keelkit.skip("probe_proxy is not built")
 
 

@@ -1,0 +1,477 @@
+"""keel route's HTTP/2: grpcio's clients and servers through it, streams balanced one by
+one, codes and trailers unchanged, WebSockets across versions of HTTP."""
+import asyncio
+import pathlib
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import unittest
+from concurrent import futures
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "net"))
+from proxykit import Backend, Proxy, echo_tunnel, wait_for  # noqa: E402
+import keelkit  # noqa: E402
+
+try:
+    import grpc
+    import h2.connection
+except ImportError:
+    keelkit.skip("the Python packages grpcio and h2 are not installed")
+from check_h2 import Client as H2Client  # noqa: E402
+from check_h2 import Probe, Raw, frame  # noqa: E402
+
+
+class Echo:
+    """A grpcio server: /t.T/* by name, without generated code."""
+
+    def __init__(self, name, max_streams=None):
+        self.name, self.open, self.total = name, 0, 0
+        self.ended = []
+        self.lock = threading.Lock()
+        options = [("grpc.so_reuseport", 0)]
+        if max_streams:
+            options.append(("grpc.max_concurrent_streams", max_streams))
+        self.server = grpc.server(futures.ThreadPoolExecutor(300), options=options)
+        stream = grpc.stream_stream_rpc_method_handler
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("t.T", {
+            "Unary": grpc.unary_unary_rpc_method_handler(self.unary),
+            "Chat": stream(self.chat), "Fail": stream(self.fail),
+            "Flood": stream(self.flood), "Swallow": stream(self.swallow),
+            "Early": stream(self.early), "Collect": stream(self.collect)}),))
+        self.port = self.server.add_insecure_port("127.0.0.1:0")
+        self.server.start()
+
+    def close(self):
+        self.server.stop(0)
+
+    def begin(self, ctx):
+        with self.lock:
+            self.open += 1
+            self.total += 1
+
+        def end():
+            with self.lock:
+                self.open -= 1
+        ctx.add_callback(end)
+        ctx.send_initial_metadata((("x-backend", self.name),))
+
+    def unary(self, request, ctx):
+        self.begin(ctx)
+        md = dict(ctx.invocation_metadata())
+        ctx.set_trailing_metadata((("x-said", md.get("x-say", "")),
+                                   ("x-bytes-bin", b"\x00\xff")))
+        if request == b"slow":
+            time.sleep(3)
+        if request == b"missing":
+            ctx.abort(grpc.StatusCode.NOT_FOUND, "no such thing: 100% \u00fcber")
+        return request
+
+    def chat(self, it, ctx):
+        self.begin(ctx)
+        yield from it
+
+    def fail(self, it, ctx):
+        ctx.abort(grpc.StatusCode.PERMISSION_DENIED, "never")  # trailers alone
+        yield b""
+
+    def early(self, it, ctx):
+        self.begin(ctx)
+        yield b"enough"  # and the end, whatever the client still says
+
+    def flood(self, it, ctx):
+        self.begin(ctx)
+        for _ in range(2000):
+            yield b"x" * 65536
+
+    def swallow(self, it, ctx):
+        self.begin(ctx)
+        time.sleep(1.5)  # reads nothing meanwhile
+        yield str(sum(len(m) for m in it)).encode()
+
+    def collect(self, it, ctx):
+        self.begin(ctx)
+        yield b"|".join(it)
+
+
+class Case(unittest.TestCase):
+    def setup_proxy(self, n=1, max_streams=None, *words, **settings):
+        self.servers = [Echo(f"s{i}", max_streams) for i in range(n)]
+        for s in self.servers:
+            self.addCleanup(s.close)
+        return self.proxy([s.port for s in self.servers], "h2=1", *words, **settings)
+
+    def proxy(self, backends, *words, **settings):
+        proxy = Proxy(backends, *words, **settings)
+
+        def end():
+            with proxy:
+                self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0),
+                                "placements were not given back:\n" + proxy.output())
+        self.addCleanup(end)
+        self.process = proxy
+        return proxy
+
+    def channel(self, proxy, **options):
+        channel = grpc.insecure_channel(
+            f"127.0.0.1:{proxy.port}", options=[("grpc.use_local_subchannel_pool", 1),
+                                                ("grpc.enable_retries", 0),
+                                                *options.items()])
+        self.addCleanup(channel.close)
+        return channel
+
+
+class Grpc(Case):
+    def test_unary_calls_carry_metadata_and_trailers(self):
+        channel = self.channel(self.setup_proxy())
+        unary = channel.unary_unary("/t.T/Unary")
+        for body in (b"", b"hi", b"x" * 1000000):
+            got, call = unary.with_call(body, metadata=(("x-say", "words"),), timeout=20)
+            self.assertEqual(got, body)
+            self.assertEqual(dict(call.initial_metadata())["x-backend"], "s0")
+            trailers = dict(call.trailing_metadata())
+            self.assertEqual((trailers["x-said"], trailers["x-bytes-bin"]),
+                             ("words", b"\x00\xff"))
+
+    def test_errors_come_through_as_they_were(self):
+        channel = self.channel(self.setup_proxy())
+        with self.assertRaises(grpc.RpcError) as e:
+            channel.unary_unary("/t.T/Unary")(b"missing", timeout=10)
+        self.assertEqual((e.exception.code(), e.exception.details()),
+                         (grpc.StatusCode.NOT_FOUND, "no such thing: 100% \u00fcber"))
+        with self.assertRaises(grpc.RpcError) as e:
+            list(channel.stream_stream("/t.T/Fail")(iter(()), timeout=10))
+        self.assertEqual(e.exception.code(), grpc.StatusCode.PERMISSION_DENIED)
+        with self.assertRaises(grpc.RpcError) as e:
+            channel.unary_unary("/t.T/Nothing")(b"", timeout=10)
+        self.assertEqual(e.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
+
+    def test_a_bidirectional_stream_is_one_and_half_closes(self):
+        channel = self.channel(self.setup_proxy())
+        said = [str(i).encode() * (i * 50) for i in range(60)]
+        got = list(channel.stream_stream("/t.T/Chat")(iter(said), timeout=20))
+        self.assertEqual(got, said)
+        got = list(channel.stream_stream("/t.T/Collect")(iter([b"a", b"b"]), timeout=20))
+        self.assertEqual(got, [b"a|b"])
+
+    def test_an_early_answer_ends_the_stream_with_ok(self):
+        channel = self.channel(self.setup_proxy())
+        hold = threading.Event()
+        self.addCleanup(hold.set)
+
+        def talk():
+            yield b"one"
+            hold.wait(20)
+        got = list(channel.stream_stream("/t.T/Early")(talk(), timeout=10))
+        self.assertEqual(got, [b"enough"])
+
+    def test_deadlines_and_cancellations_reach_the_backend(self):
+        channel = self.channel(self.setup_proxy())
+        with self.assertRaises(grpc.RpcError) as e:
+            channel.unary_unary("/t.T/Unary")(b"slow", timeout=0.5)
+        self.assertEqual(e.exception.code(), grpc.StatusCode.DEADLINE_EXCEEDED)
+        hold = threading.Event()
+
+        def talk():
+            yield b"one"
+            hold.wait(20)
+        call = channel.stream_stream("/t.T/Chat")(talk(), timeout=20)
+        self.assertEqual(next(call), b"one")
+        self.assertTrue(wait_for(lambda: self.servers[0].open == 1))
+        call.cancel()
+        hold.set()
+        self.assertTrue(wait_for(lambda: self.servers[0].open == 0))
+
+    def test_two_hundred_streams_of_one_connection_spread_evenly(self):
+        proxy = self.setup_proxy(4)
+        channel = self.channel(proxy)
+        hold = threading.Event()
+        self.addCleanup(hold.set)
+
+        def talk():
+            yield b"one"
+            hold.wait(30)
+        calls = [channel.stream_stream("/t.T/Chat")(talk(), timeout=30)
+                 for _ in range(200)]
+        for call in calls:
+            self.assertEqual(next(call), b"one")
+        self.assertEqual([s.open for s in self.servers], [50] * 4)
+        for call in calls:
+            call.cancel()
+        hold.set()
+        self.assertTrue(wait_for(lambda: sum(s.open for s in self.servers) == 0))
+
+    def test_a_backends_stream_limit_opens_another_connection(self):
+        proxy = self.setup_proxy(1, max_streams=5)
+        channel = self.channel(proxy)
+        hold = threading.Event()
+        self.addCleanup(hold.set)
+        # The limit is known once its SETTINGS came.
+        channel.unary_unary("/t.T/Unary")(b"", timeout=10)
+
+        def talk():
+            yield b"one"
+            hold.wait(30)
+        calls = [channel.stream_stream("/t.T/Chat")(talk(), timeout=30) for _ in range(23)]
+        for call in calls:
+            self.assertEqual(next(call), b"one")
+        self.assertEqual(self.servers[0].open, 23)
+        self.assertGreaterEqual(proxy.metric("connects_total"), 5)
+        hold.set()
+
+    def test_a_slow_reader_stops_its_writer_and_memory_stays(self):
+        proxy = self.setup_proxy()
+        channel = self.channel(proxy)
+        before = proxy.anon_kb()
+        call = channel.stream_stream("/t.T/Flood")(iter(()), timeout=60)
+        for _ in range(5):
+            next(call)
+        time.sleep(1)
+        # 125 MiB wait at the backend; grpcio's client reads ahead a little.
+        self.assertLess(proxy.anon_kb() - before, 2500)
+        call.cancel()
+
+    def test_a_slow_backend_stops_its_client_and_memory_stays(self):
+        proxy = self.setup_proxy()
+        channel = self.channel(proxy)
+        before, peak = proxy.anon_kb(), [0]
+        pieces = iter([b"x" * 65536] * 800)
+        call = channel.stream_stream("/t.T/Swallow")(pieces, timeout=60)
+        time.sleep(1)
+        peak[0] = proxy.anon_kb() - before
+        self.assertEqual(next(call), str(800 * 65536).encode())
+        self.assertLess(peak[0], 2500)
+
+    def test_a_refusal_is_unavailable_with_pushback(self):
+        proxy = self.setup_proxy(1, None, "max=1", queue_timeout_us=0)
+        channel = self.channel(proxy)
+        hold = threading.Event()
+        self.addCleanup(hold.set)
+
+        def talk():
+            yield b"one"
+            hold.wait(30)
+        call = channel.stream_stream("/t.T/Chat")(talk(), timeout=30)
+        next(call)
+        with self.assertRaises(grpc.RpcError) as e:
+            channel.unary_unary("/t.T/Unary")(b"x", timeout=10)
+        self.assertEqual(e.exception.code(), grpc.StatusCode.UNAVAILABLE)
+        trailers = dict(e.exception.trailing_metadata() or ())
+        self.assertGreater(int(trailers["grpc-retry-pushback-ms"]), 0)
+        call.cancel()
+        hold.set()
+
+    def test_a_backend_that_is_not_there_is_unavailable(self):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            port = s.getsockname()[1]
+        proxy = self.proxy([port], "h2=1")
+        with self.assertRaises(grpc.RpcError) as e:
+            self.channel(proxy).unary_unary("/t.T/Unary")(b"x", timeout=10)
+        self.assertEqual(e.exception.code(), grpc.StatusCode.UNAVAILABLE)
+
+    def test_a_backend_that_dies_is_unavailable_and_others_take_over(self):
+        proxy = self.setup_proxy(2)
+        channel = self.channel(proxy)
+        hold = threading.Event()
+        self.addCleanup(hold.set)
+
+        def talk():
+            yield b"one"
+            hold.wait(30)
+        calls = [channel.stream_stream("/t.T/Chat")(talk(), timeout=30) for _ in range(6)]
+        for call in calls:
+            next(call)
+        self.servers[0].close()
+        codes = []
+        for call in calls:
+            if dict(call.initial_metadata())["x-backend"] == "s0":
+                with self.assertRaises(grpc.RpcError) as e:
+                    next(call)
+                codes.append(e.exception.code())
+        self.assertEqual(len(codes), 3)
+        for _ in range(10):
+            got, call = channel.unary_unary("/t.T/Unary").with_call(b"x", timeout=10)
+            self.assertEqual(dict(call.initial_metadata())["x-backend"], "s1")
+        for call in calls:
+            call.cancel()
+        hold.set()
+
+    def test_aio_streams_idle_cost_little_memory(self):
+        proxy = self.setup_proxy()
+
+        async def main():
+            async with grpc.aio.insecure_channel(f"127.0.0.1:{proxy.port}") as channel:
+                async def one():
+                    call = channel.stream_stream("/t.T/Chat")()
+                    await call.write(b"x" * 640)
+                    await call.read()
+                    return call
+                calls = [await one() for _ in range(40)]
+                before = proxy.anon_kb()
+                calls += [await one() for _ in range(200)]
+                per_stream = (proxy.anon_kb() - before) / 200
+                for call in calls:
+                    call.cancel()
+                return per_stream
+        per_stream = asyncio.run(main())
+        print(f"{per_stream:.2f} kB an idle stream")
+        self.assertLess(per_stream, 6)
+
+
+class Codes(Case):
+    """Frames against HTTP/2 ends of which every byte is known."""
+
+    def start(self):
+        self.probe = Probe()
+        self.addCleanup(self.probe.close)
+        return self.proxy([self.probe.port], "h2=1")
+
+    def test_codes_of_resets_pass_unchanged_both_ways(self):
+        proxy = self.start()
+        c = H2Client(proxy.port)
+        self.addCleanup(c.close)
+        self.assertEqual(c.wait(c.request("/reset", end=False))["reset"], 11)
+        stream = c.request("/hold", b"x", method="POST", end=False)
+        self.assertTrue(wait_for(lambda: self.probe.counts()["held"] == 1))
+        c.conn.reset_stream(stream, 8)
+        c.flush()
+        self.assertTrue(wait_for(lambda: self.probe.counts()["held"] == 0))
+
+    def test_an_early_answer_is_whole_and_then_reset_no_error(self):
+        c = H2Client(self.start().port)
+        self.addCleanup(c.close)
+        stream = c.request("/early", method="POST", end=False)
+        c.until(lambda: c.streams[stream]["reset"] is not None)
+        s = c.streams[stream]
+        self.assertEqual((s["head"][":status"], s["ended"], s["reset"]), ("200", True, 0))
+
+    def test_trailers_alone_stay_one_head_and_bodies_are_whole(self):
+        c = H2Client(self.start().port)
+        self.addCleanup(c.close)
+        s = c.wait(c.request("/only"))
+        self.assertEqual((s["data"], s["trailers"], s["ended"]), (b"", None, True))
+        s = c.wait(c.request("/trailers"))
+        self.assertEqual((s["data"], s["trailers"]["grpc-status"]), (b"body", "0"))
+        self.assertEqual(len(c.wait(c.request("/big"))["data"]), 8 << 20)
+        body = bytes(range(256)) * 2000
+        self.assertEqual(c.wait(c.request("/", body, method="POST"))["data"], body)
+
+    def test_a_stream_that_a_goaway_refused_goes_to_another_connection(self):
+        """A backend that says GOAWAY(0) to its first connection's first stream."""
+        seen = []
+
+        def serve(client, backend):
+            seen.append(1)
+            client.exactly(24)
+            client.send(frame(4))
+            conn = h2.connection.H2Connection(
+                h2.config.H2Configuration(client_side=False))
+            while True:
+                head = client.exactly(9)
+                if len(head) < 9:
+                    return
+                n = int.from_bytes(head[:3], "big")
+                client.exactly(n)
+                if head[3] == 4 and not head[4] & 1:
+                    client.send(frame(4, 1))
+                if head[3] == 1:
+                    stream = int.from_bytes(head[5:9], "big")
+                    if len(seen) == 1:
+                        client.send(frame(7, 0, 0, struct.pack(">II", 0, 0)))
+                    else:
+                        client.send(frame(1, 5, stream, b"\x88"))
+            del conn
+        backend = Backend(serve)
+        self.addCleanup(backend.close)
+        c = H2Client(self.proxy([backend.port], "h2=1").port)
+        self.addCleanup(c.close)
+        s = c.wait(c.request("/", b"body", method="POST"))
+        self.assertEqual(s["head"][":status"], "200")
+        self.assertEqual(len(seen), 2)
+
+    def test_a_drained_proxy_says_goaway_and_streams_end(self):
+        proxy = self.start()
+        r = Raw(proxy.port)
+        r.send(frame(4, 1) + frame(1, 4, 1, b"\x83\x86\x84\x01\x01a"))
+        self.assertTrue(wait_for(lambda: proxy.metric("open_sessions") == 1))
+        proxy.process.terminate()
+        r.frames(lambda f: f[0] == 7)
+        r.send(frame(0, 1, 1, b"late"))
+        got = r.frames()
+        self.assertIn((0, 1, b"late"), [(f[0], f[2], f[3]) for f in got])
+        r.sock.close()
+        self.assertEqual(proxy.process.wait(20), 0)
+        proxy.process.terminate = lambda: None
+        self._cleanups.pop()  # its metrics are gone with it
+
+
+class Versions(Case):
+    def test_http_2_clients_reach_http_1_backends(self):
+        def serve(client, backend):
+            while head := client.head():
+                body = client.body(head[1]) if "content-length" in head[1] or \
+                    "transfer-encoding" in head[1] else b""
+                client.send(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n")
+                client.send(body)
+        backend = Backend(serve)
+        self.addCleanup(backend.close)
+        c = H2Client(self.proxy([backend.port]).port)
+        self.addCleanup(c.close)
+        for n in (0, 5, 200000):
+            s = c.wait(c.request("/", b"x" * n, method="POST"))
+            self.assertEqual((s["head"][":status"], len(s["data"])), ("200", n))
+
+    def test_http_1_clients_reach_http_2_backends(self):
+        probe = Probe()
+        self.addCleanup(probe.close)
+        proxy = self.proxy([probe.port], "h2=1")
+        for n in (0, 5, 200000):
+            # The backend answers before the body is whole: then the connection ends.
+            client = proxy.connect()
+            self.addCleanup(client.close)
+            client.send(f"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: {n}\r\n\r\n")
+            client.send(b"y" * n)
+            status, fields = client.head()
+            self.assertEqual((status, len(client.body(fields))), (200, n))
+
+    def test_a_websocket_of_rfc_8441_reaches_one_of_rfc_6455(self):
+        backend = Backend(echo_tunnel)
+        self.addCleanup(backend.close)
+        c = H2Client(self.proxy([backend.port]).port)
+        self.addCleanup(c.close)
+        c.until(lambda: c.conn.remote_settings.enable_connect_protocol == 1)
+        stream = c.request("/chat", method="CONNECT", end=False, headers=[
+            (":protocol", "websocket"), ("sec-websocket-version", "13")])
+        c.until(lambda: c.streams[stream]["head"])
+        self.assertEqual(c.streams[stream]["head"][":status"], "200")
+        c.send(stream, b"\x81\x85abcdefghi", end=False)
+        c.until(lambda: c.streams[stream]["data"] == b"\x81\x85abcdefghi")
+
+    def test_a_websocket_of_rfc_6455_reaches_one_of_rfc_8441(self):
+        probe = Probe()
+        self.addCleanup(probe.close)
+        client = self.proxy([probe.port], "h2=1").connect()
+        self.addCleanup(client.close)
+        status, fields = client.upgrade()
+        self.assertEqual(status, 101)
+        self.assertIn("sec-websocket-accept", fields)
+        client.send(b"\x81\x85abcdefghi")
+        self.assertEqual(client.exactly(11), b"\x81\x85abcdefghi")
+
+    def test_curl_reaches_both_by_both(self):
+        curl = keelkit.need_program("curl")
+        probe = Probe()
+        self.addCleanup(probe.close)
+        proxy = self.proxy([probe.port], "h2=1")
+        for flag, version in (("--http1.1", "1.1"), ("--http2-prior-knowledge", "2")):
+            got = subprocess.run([curl, "-s", flag, "-w", "%{http_version} %{size_download}",
+                                  "-o", "/dev/null", f"http://127.0.0.1:{proxy.port}/big"],
+                                 capture_output=True, text=True, timeout=60)
+            self.assertEqual(got.stdout, f"{version} {8 << 20}")
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
