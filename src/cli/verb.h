@@ -39,6 +39,7 @@ extern const struct ek_verb ek_verb_eval;
 extern const struct ek_verb ek_verb_recommend;
 extern const struct ek_verb ek_verb_data;
 extern const struct ek_verb ek_verb_plot;
+extern const struct ek_verb ek_verb_export;
 extern const struct ek_verb ek_verb_train;
 extern const struct ek_verb ek_verb_bench;
 
