@@ -34,26 +34,26 @@ struct ek_rec_column {
 
 struct ek_rec_config {
     enum ek_rec_kind kind;
-    int64_t dim;           /* of items and of h */
     int blocks, heads;     /* heads divide dim */
+    int64_t dim;           /* of items and of h */
     int64_t ffn;           /* hidden width; 0: dim */
     int64_t dim_qk, dim_v; /* hstu, of a head; 0: dim / heads */
     double dropout;        /* of embeddings and branches, [0,1) */
     int64_t max_length;    /* rows of a sequence, at most */
-    bool has_times;        /* hstu: bias by buckets of time */
     enum ek_rec_norm norm;
     enum ek_rec_loss loss;
     int64_t negatives; /* sampled: shared by the batch */
-    bool is_cosine;
     double temperature;
+    bool is_cosine;
+    bool has_times;         /* hstu: bias by buckets of time */
     bool has_row_optimizer; /* items are a table (row-wise adagrad), else dense */
     /* gem */
-    int64_t seeds; /* pooled rows of a sequence */
-    int64_t rank;  /* of the factorisation machine */
-    int experts;
-    int64_t window;  /* of self-attention; 0: blocks of 64 */
-    int64_t chunk;   /* rows whose summary of the past is one; 0: 16 */
     bool alternates; /* every other block skips self-attention, the others do only it */
+    int experts;
+    int64_t seeds;  /* pooled rows of a sequence */
+    int64_t rank;   /* of the factorisation machine */
+    int64_t window; /* of self-attention; 0: blocks of 64 */
+    int64_t chunk;  /* rows whose summary of the past is one; 0: 16 */
     /* every model */
     double click_weight; /* of the click head's loss; 0: no such head */
 };
