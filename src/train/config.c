@@ -20,9 +20,9 @@ static int check_data(const struct ek_train_config *c, const char **key,
                       "%g and data.valid %g leave nothing to train, expected a sum "
                       "below 1",
                       c->data.test, c->data.valid);
-    if (c->data.split == EK_SPLIT_BY_TIME && c->data.valid <= 0.0 && c->eval.every)
-        return REFUSE("data.valid", "0 leaves nothing to validate, expected more, or "
-                                    "eval.every: 0");
+    if (c->data.split == EK_SPLIT_BY_TIME && c->data.valid <= 0.0)
+        return REFUSE("data.valid",
+                      "0 leaves nothing to say what is best, expected more");
     return 0;
 }
 

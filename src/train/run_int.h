@@ -66,7 +66,7 @@ struct ek_train {
     double peak;                            /* FLOP/s of this machine */
     int64_t n_micro_done;                   /* micro-batches that the graph has timed */
     struct ek_evaluation valid, test;       /* of the best step, behind the end */
-    bool is_over, has_test;
+    bool has_test;
     int64_t last_eval_step; /* -1: none in this process */
     bool is_stopped_early;
 };

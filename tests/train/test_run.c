@@ -44,7 +44,8 @@ static const char *const runs[] = {
     "model.kind: sasrec\nmodel.dropout: 0.3\ntrain: {batch: 16, max_steps: 20}\n"
     "eval: {every: 1, patience: 9}\n",
     "model.kind: hstu\nmodel.times: true\ntrain: {batch: 8, micro_batches: 3, "
-    "max_steps: 20, items: rowwise_adagrad, clip_norm: 0.5, warmup_steps: 8}\n"
+    "max_steps: 20, items: rowwise_adagrad, clip_norm: 0.5, warmup_steps: 8, "
+    "dtype: bf16}\n"
     "eval: {every: 7, unit: steps}\n",
     "model: {kind: gem, similarity: cosine, temperature: 0.1}\ntrain: {max_tokens: 90, "
     "max_steps: 20, ahead: 3, schedule: cosine}\neval.every: 0\n",
