@@ -100,7 +100,7 @@ static void find_replaced(char out[4096], const char *path)
 /* Whether `name` is NAME.<thread>.tmp of a thread that lives no more. */
 static bool is_left(const char *name, const char *base, size_t n)
 {
-    if (strncmp(name, base, n) || name[n] != '.')
+    if (strncmp(name, base, n) != 0 || name[n] != '.')
         return false;
     char *end;
     long writer = strtol(name + n + 1, &end, 10);
