@@ -317,7 +317,11 @@ static int read_tls(struct ek_tls_context **tls, const struct settings *set,
     if (!set->tls_cert || !set->tls_key)
         return ek_err_set(err, EK_EINVAL,
                           "--tls-cert and --tls-key belong together; one is missing");
-    return ek_tls_context_new(tls, set->tls_cert, set->tls_key, err);
+    int rc = ek_tls_context_new(tls, set->tls_cert, set->tls_key, err);
+    if (rc)
+        return rc;
+    /* Over HTTP/2 there are reports of load alone: for who asks for nothing else. */
+    return ek_tls_context_set_alpn(*tls, "http/1.1,h2");
 }
 
 /* A browser compares the origin byte by byte, so what could never be equal is refused

@@ -57,6 +57,7 @@ struct ek_http_limits {
 };
 void ek_http_limits_default(struct ek_http_limits *l);
 
+struct ek_tls;           /* net/tls.h */
 struct ek_http_exchange; /* one request and its answer; valid until on_closed returns */
 
 struct ek_http_handler {
@@ -71,6 +72,10 @@ struct ek_http_handler {
      * answers close the connection, and no on_request or on_closed belongs to them. */
     int (*on_error_body)(void *arg, struct ek_buf *out, int code, const char *reason);
     const char *error_type; /* content type of those bodies */
+    /* A new connection speaks HTTP/2, by prior knowledge (its 24 bytes in one piece) or
+     * ALPN: fd and tls (NULL: plain) are the handler's from here on, p[0,n) was read
+     * from it. NULL: such a client is refused. */
+    void (*on_http2)(void *arg, int fd, struct ek_tls *tls, const char *p, size_t n);
 };
 
 const struct ek_http_request *ek_http_get_request(const struct ek_http_exchange *x);

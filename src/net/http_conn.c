@@ -10,6 +10,7 @@
  */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "net/h2.h"
 #include "net/http_int.h"
 #include "net/tls.h"
 
@@ -17,6 +18,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -102,6 +104,26 @@ static int refuse(struct ek_http_conn *c, int code, const char *reason)
     return ek_http_answer_self(c, code, reason) ? EK_ECLOSED : 0;
 }
 
+/* The handler has the socket; closing c leaves it alone. */
+static int hand_over(struct ek_http_conn *c, const char *p, size_t n)
+{
+    struct ek_http_server *s = c->server;
+    struct ek_tls *tls = c->tls;
+    int fd = c->watch.fd;
+    ek_watch_stop(&c->watch);
+    c->watch.fd = -1;
+    c->tls = NULL;
+    s->handler.on_http2(s->handler.arg, fd, tls, p, n);
+    return EK_ECLOSED;
+}
+
+static bool begins_http2(const struct ek_http_conn *c, size_t n)
+{
+    size_t preface_n = sizeof EK_H2_PREFACE - 1;
+    return c->server->handler.on_http2 && !c->has_served && n >= preface_n &&
+           memcmp(c->server->scratch, EK_H2_PREFACE, preface_n) == 0;
+}
+
 static int step_handshake(struct ek_http_conn *c)
 {
     static const char plain[] =
@@ -109,6 +131,8 @@ static int step_handshake(struct ek_http_conn *c)
         "Content-Length: 41\r\nConnection: close\r\n\r\n"
         "this port speaks HTTPS; use an https URL\n";
     int rc = ek_tls_handshake(c->tls, &c->read_wants);
+    if (rc == 0 && c->server->handler.on_http2 && ek_tls_has_alpn(c->tls, "h2"))
+        return hand_over(c, NULL, 0);
     if (rc == 0)
         enter(c, EK_HTTP_REQUEST);
     if (rc != EK_ECLOSED || !ek_tls_met_http(c->tls))
@@ -181,6 +205,10 @@ static int step_request(struct ek_http_conn *c)
             ek_buf_consume(&c->in, used);
     } else {
         rc = receive(c, &got);
+        if (!rc && begins_http2(c, got))
+            return hand_over(c, c->server->scratch, got);
+        if (!rc)
+            c->has_served = true;
         if (!rc)
             rc = parse(c, c->server->scratch, got, &used);
         if (!rc)
@@ -382,7 +410,8 @@ static void conn_free(struct ek_http_conn *c)
     ek_watch_stop(&c->watch);
     ek_timer_stop(&c->timer);
     ek_tls_free(c->tls);
-    close(c->watch.fd);
+    if (c->watch.fd >= 0)
+        close(c->watch.fd);
     ek_http1_release(&c->parser);
     ek_buf_release(&c->x.extra);
     ek_buf_release(&c->in);

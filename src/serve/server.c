@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "serve/orca.h"
 #include "serve/server_int.h"
 
 #include <errno.h>
@@ -48,6 +49,18 @@ static int on_error_body(void *arg, struct ek_buf *out, int code, const char *re
     s->metrics.answers[code]++;
     ek_access_bad(code, reason);
     return ek_api_write_error(out, code, "", reason);
+}
+
+static int put_orca(void *arg, char *out, size_t size, size_t *n)
+{
+    return ek_load_put(arg, EK_TRACKER_ORCA_GRPC, out, size, n);
+}
+
+static void on_http2(void *arg, int fd, struct ek_tls *tls, const char *p, size_t n)
+{
+    struct ek_server *s = arg;
+    if (ek_orca_take(s->orca, fd, tls, p, n))
+        ek_log(EK_LOG_WARN, "no_memory", "what=http2");
 }
 
 static void cancel_all(struct ek_server *s)
@@ -98,6 +111,7 @@ static void on_stop(struct ek_watch *w, int events)
         ek_log(EK_LOG_INFO, "draining", "calls=%d", s->n_calls);
         ek_tracker_drain(s->tracker, true);
         ek_http_server_drain(s->http);
+        ek_orca_drain(s->orca);
     }
     if (!is_first || n_stops > 1)
         cancel_all(s);
@@ -165,6 +179,7 @@ int ek_server_new(struct ek_server **out, const struct ek_server_options *o,
         .arg = s,
         .on_error_body = on_error_body,
         .error_type = "application/json",
+        .on_http2 = on_http2,
     };
     s->o.limits.max_body_bytes = EK_API_BODY_BYTES_MAX;
     int rc = ek_rng_secret(&s->id_salt, sizeof s->id_salt);
@@ -176,6 +191,8 @@ int ek_server_new(struct ek_server **out, const struct ek_server_options *o,
         ek_loop_on_wake(s->loop, on_wake, s);
         ek_timer_init(&s->tick, s->loop, on_tick, s);
         rc = ek_load_start(s, err);
+        if (!rc && ek_orca_new(&s->orca, s->loop, put_orca, s))
+            rc = ek_err_set(err, EK_ENOMEM, "no memory for the server");
         if (!rc)
             rc = watch_stops(s, err);
         if (!rc)
@@ -233,6 +250,7 @@ void ek_server_free(struct ek_server *s)
     ek_worker_free(s->worker);
     if (s->loop) {
         ek_timer_stop(&s->tick);
+        ek_orca_free(s->orca);
         if (s->stops.loop)
             ek_watch_stop(&s->stops);
         ek_loop_free(s->loop);

@@ -25,6 +25,7 @@ struct ek_server {
     struct ek_worker *worker;
     struct ek_timer tick; /* runs while there are calls */
     struct ek_metrics metrics;
+    struct ek_orca *orca;       /* owned: the tracker's reports over HTTP/2 */
     struct ek_tracker *tracker; /* owned: a session is a call */
     int seats, kv_pages;        /* its resources */
     struct ek_call *calls;      /* doubly linked */
