@@ -4,8 +4,9 @@
 
 #include <stdio.h>
 
-#define EPS 1e-5f
-#define MAX 8 /* parts of one concat */
+#define EPS   1e-5f
+#define MAX   8     /* parts of one concat */
+#define SMALL 0.05f /* of what is added to an item's embedding: less than that is */
 
 /* --- columns of the log ----------------------------------------------------------------- */
 
@@ -18,19 +19,21 @@ static int column_name(char *to, size_t cap, const struct ek_rec_column *c)
 static int embed_column(struct ek_rec *m, int i)
 {
     const struct ek_rec_column *c = &m->shape.columns[i];
+    const float scale = c->is_user ? 0.5f : SMALL;
     char name[48];
     int v = ek_rec_column_input(m, i);
     (void)column_name(name, sizeof name, c);
     if (c->levels > 0)
         return ek_lookup(
-            m->g, ek_rec_param(m, name, c->levels, m->c.dim, EK_INIT_NORMAL, 0.1f), v,
+            m->g, ek_rec_param(m, name, c->levels, m->c.dim, EK_INIT_NORMAL, scale), v,
             1.0f);
     struct ek_gem *e = ek_gem_of(m);
     char squashed[64];
     (void)snprintf(squashed, sizeof squashed, "asinh(%.40s)", c->name);
     e->numbers[i] = ek_graph_input(m->g, squashed, c->is_user ? m->users : m->tokens, 1,
                                    EK_DTYPE_F32);
-    return ek_rec_linear(m, name, e->numbers[i], m->c.dim, EK_ACT_NONE);
+    int w = ek_rec_param(m, name, 1, m->c.dim, EK_INIT_NORMAL, scale);
+    return ek_linear(m->g, e->numbers[i], w, -1, EK_ACT_NONE);
 }
 
 int ek_gem_events(struct ek_rec *m, int x)
@@ -42,7 +45,8 @@ int ek_gem_events(struct ek_rec *m, int x)
             x = ek_residual(m->g, x, embed_column(m, i), (float)m->c.dropout);
     if (m->c.has_times) {
         e->gap = ek_graph_input(m->g, "gap", m->tokens, 1, EK_DTYPE_I32);
-        int table = ek_rec_param(m, "gap", EK_GEM_GAPS, m->c.dim, EK_INIT_NORMAL, 0.1f);
+        int table =
+            ek_rec_param(m, "gap", EK_GEM_GAPS, m->c.dim, EK_INIT_NORMAL, SMALL);
         x = ek_residual(m->g, x, ek_lookup(m->g, table, e->gap, 1.0f),
                         (float)m->c.dropout);
     }

@@ -35,8 +35,8 @@ static int check_model(const struct ek_train_config *c, const char **key,
     if (c->model.dim % c->model.heads && !has_own_dims)
         return REFUSE("model.heads", "%lld does not divide model.dim %lld",
                       (long long)c->model.heads, (long long)c->model.dim);
-    if (c->model.times && !is_hstu)
-        return REFUSE("model.times", "true is of hstu, model.kind is %s", kind);
+    if (c->model.times && c->model.kind == EK_REC_SASREC)
+        return REFUSE("model.times", "true is of hstu and gem, model.kind is %s", kind);
     if ((c->model.dim_qk || c->model.dim_v) && !is_hstu)
         return REFUSE("model.dim_qk", "and model.dim_v are of hstu, model.kind is %s",
                       kind);

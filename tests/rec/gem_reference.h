@@ -135,8 +135,7 @@ static void add_column(struct ref *r, double *x, int i, int64_t row)
         if (c->levels > 0)
             x[k] += (double)w->value[r->b->columns[i].levels[row] * r->d + k];
         else
-            x[k] += asinh((double)r->b->columns[i].numbers[row]) * (double)w->value[k] +
-                    (double)ref_param(r, c->name, ".bias")->value[k];
+            x[k] += asinh((double)r->b->columns[i].numbers[row]) * (double)w->value[k];
 }
 
 static double *ref_events(struct ref *r)
