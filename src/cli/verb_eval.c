@@ -116,8 +116,8 @@ static int add_text(struct ek_buf *b, const struct ek_trained *t, const char *pa
     int rc = ek_buf_addf(b,
                          "%s, %s of step %" PRId64 "\n%s part, %" PRId64
                          " samples, %" PRId64 " items, %.2f s, %.2f of it the model\n",
-                         t->folder, ek_rec_kind_name(t->rec.kind), t->steps,
-                         part, e->samples, t->items.n, e->seconds, e->forward_seconds);
+                         t->folder, ek_rec_kind_name(t->rec.kind), t->steps, part,
+                         e->samples, t->items.n, e->seconds, e->forward_seconds);
     if (!rc)
         rc = add_lines(b, "filtered", &e->filtered);
     if (!rc)

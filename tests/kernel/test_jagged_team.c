@@ -33,6 +33,14 @@ static const struct shape shapes[] = {
      .lk = MIX,
      .d = {2, 2, 64, .score = EK_JAGGED_SOFTMAX, .alpha = 0.25f,
            .mask = {.block = 64}}},
+    {.lq = MIX,
+     .lk = MIX,
+     .d = {2, 2, 16, .score = EK_JAGGED_PHI, .alpha = 0.25f, .scale = 1,
+           .phi = EK_PHI_SILU, .mask = {.is_causal = true}}},
+    {.lq = MIX,
+     .lk = {64, 1, 100, 64, 128, 3, 64, -1},
+     .d = {4, 2, 64, .score = EK_JAGGED_PHI, .alpha = 0.25f, .scale = 1,
+           .phi = EK_PHI_GELU_TANH}},
 };
 
 struct run {

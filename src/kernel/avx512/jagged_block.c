@@ -1,42 +1,14 @@
-/* jagged_block.c - softmax in blocks of 64 with products in bf16: each block is seen once,
- * so nothing is carried from key block to key block, and four queries' scores become
- * weights without leaving the registers.
- *
- *   scores [query][key], a lane a key:  q rows as they lie, k turned
- *   o, dq  [query][column]              P, dx rows            with v, k pairs
- *   dv, dk [key][column]                P, dx pairs (turned in place: a stride)
- *                                                             with do, q pairs
- *
- * Rows go out as they come: no sums in memory, nothing turned back. Forms as in
- * jagged_tile.h. Rows of queries in bf16 are read where they lie.
+/* jagged_block.c - softmax in blocks of 64 with products in bf16 (jagged_rows.h): each
+ * block is seen once, so nothing is carried from key block to key block, and four queries'
+ * scores become weights without leaving the registers. No sums in memory, nothing turned
+ * back.
  */
 #include "kernel/avx512/attn_softmax.h"
-#include "kernel/avx512/jagged_tile.h"
+#include "kernel/avx512/jagged_rows.h"
 
 #include <math.h>
-#include <string.h>
 
-#define LN2   0.693147180559945f
-#define GROUP 4  /* rows at a time: 4 by 4 registers of sums */
-#define AHEAD 16 /* rows from asking to use */
-
-/* One block in hand: up to 64 rows of one sequence and head. */
-struct block {
-    const struct ek_jagged_args *a;
-    struct ek_jagged_seq s;
-    int64_t end;           /* of the tile, in rows of the sequence */
-    int64_t i;             /* first row of the block in the sequence */
-    int64_t q0, o0, k0, h; /* its first rows in q, in o, in k; the head */
-    int n, D;
-    enum ek_dtype dtype;
-    bool is_backward;
-    __mmask16 last; /* keys of the last vector */
-    float *k_turned, *v_turned, *k_pairs, *v_pairs, *q_pairs, *d_pairs;
-    float *q_packed, *d_packed; /* rows in bf16, where theirs are f32 */
-    float *p, *dx;              /* [64/2][64] pairs of queries */
-    float *weights;             /* [GROUP][64] */
-    float lse[LANES], delta[LANES];
-};
+#define LN2 0.693147180559945f
 
 bool ek_avx512_jagged_is_block(const struct ek_jagged_args *a,
                                const struct ek_jagged_seq *s)
@@ -46,32 +18,6 @@ bool ek_avx512_jagged_is_block(const struct ek_jagged_args *a,
     return d->score == EK_JAGGED_SOFTMAX && d->products == EK_DTYPE_BF16 &&
            m->block == LANES && !m->is_causal && m->window <= 0 && !a->bias &&
            !d->is_broadcast_q && d->H == d->K && d->D % 32 == 0 && s->Lq == s->Lk;
-}
-
-/* Rows row.. of a tensor, head h. */
-static struct ek_jagged_rows rows_of(const struct block *b, const void *x, int64_t ld,
-                                     int64_t row, int64_t h)
-{
-    const int64_t size = (int64_t)ek_dtype_block_bytes(b->dtype);
-    return (struct ek_jagged_rows){.x = (const char *)x + (row * ld + h * b->D) * size,
-                                   .dtype = b->dtype,
-                                   .ld = ld,
-                                   .D = b->D,
-                                   .Dp = b->D,
-                                   .n = b->n,
-                                   .padded = (b->n + 15) / 16 * 16};
-}
-
-/* Asks for rows [i, i+n) of the sequence, below end, into the second-level cache. */
-static void fetch(const struct block *b, const void *x, int64_t ld, int64_t row0,
-                  int64_t i, int64_t n)
-{
-    const int64_t size = (int64_t)ek_dtype_block_bytes(b->dtype);
-    const char *row = (const char *)x + ((row0 + i) * ld + b->h * b->D) * size;
-    const int64_t bytes = b->D * size;
-    for (int64_t r = i; r < i + n && r < b->end; r++, row += ld * size)
-        for (int64_t at = 0; at < bytes; at += 64)
-            _mm_prefetch(row + at, _MM_HINT_T1);
 }
 
 /* Keys are needed whole when their block begins, queries a group at a time; outputs when
@@ -103,119 +49,6 @@ static void fetch_ahead(const struct block *b, int r)
         return;
     fetch(b, b->a->dk, b->a->ldk, b->s.k0, b->i + r, GROUP);
     fetch(b, b->a->dv, b->a->ldv, b->s.k0, b->i + r, GROUP);
-}
-
-/* Four of them from r on. */
-static struct ek_jagged_rows some_of(const struct ek_jagged_rows *rows, int r)
-{
-    struct ek_jagged_rows x = *rows;
-    const int64_t size = (int64_t)ek_dtype_block_bytes(x.dtype), left = x.n - r;
-    x.x = (const char *)x.x + r * x.ld * size;
-    x.n = left < GROUP ? left : GROUP;
-    x.padded = GROUP;
-    return x;
-}
-
-/* Where four rows from r on lie in bf16; those past the end are zeros. */
-static void lines_of(const char *line[GROUP], const struct block *b,
-                     const struct ek_jagged_rows *x, const float *packed, int r)
-{
-    static const uint16_t zeros[EK_JAGGED_DIM_MAX];
-    for (int i = 0; i < GROUP; i++) {
-        if (r + i >= b->n)
-            line[i] = (const char *)zeros;
-        else if (b->dtype == EK_DTYPE_BF16)
-            line[i] = (const char *)x->x + (r + i) * x->ld * 2;
-        else
-            line[i] = (const char *)(packed + (r + i) * b->D / 2);
-    }
-}
-
-/* sum[i][v] = sum over n words of line[i], step bytes apart, times rows of B. */
-EK_INLINE void multiply(__m512 sum[GROUP][4], const char *const line[GROUP],
-                        int64_t step, const float *B, int64_t ldb, int64_t n,
-                        const int NV)
-{
-    const char *a0 = line[0], *a1 = line[1], *a2 = line[2], *a3 = line[3];
-    for (int i = 0; i < GROUP; i++)
-        for (int v = 0; v < NV; v++)
-            sum[i][v] = _mm512_setzero_ps();
-    for (int64_t k = 0; k < n; k++, B += ldb) {
-        const char *const at[GROUP] = {a0 + k * step, a1 + k * step, a2 + k * step,
-                                       a3 + k * step};
-        __m512bh x[4];
-        for (int v = 0; v < NV; v++)
-            x[v] = (__m512bh)_mm512_loadu_ps(B + 16 * v);
-        for (int i = 0; i < GROUP; i++) {
-            int32_t word;
-            memcpy(&word, at[i], sizeof word);
-            const __m512bh y = (__m512bh)_mm512_set1_epi32(word);
-            for (int v = 0; v < NV; v++)
-                sum[i][v] = _mm512_dpbf16_ps(sum[i][v], y, x[v]);
-        }
-    }
-}
-
-/* Columns [c, c+16 NV) of four rows from r on, times their factors. */
-EK_INLINE void put(const struct block *b, void *to, int64_t ld, int64_t c,
-                   __m512 x[GROUP][4], const float factor[GROUP], int n_rows,
-                   const int NV)
-{
-    for (int i = 0; i < GROUP && i < n_rows; i++) {
-        const __m512 f = _mm512_set1_ps(factor[i]);
-        const int64_t at = i * ld + c;
-        for (int v = 0; v < NV; v += 2) {
-            const __m512 low = _mm512_mul_ps(f, x[i][v]);
-            const __m512 high = _mm512_mul_ps(f, x[i][v + 1]);
-            if (b->dtype == EK_DTYPE_BF16) {
-                _mm512_storeu_si512((uint16_t *)to + at + 16 * v,
-                                    (__m512i)_mm512_cvtne2ps_pbh(high, low));
-            } else {
-                _mm512_storeu_ps((float *)to + at + 16 * v, low);
-                _mm512_storeu_ps((float *)to + at + 16 * v + 16, high);
-            }
-        }
-    }
-}
-
-/* Four rows of `to` from row r on = factor (lines . B), B (n, D). */
-static void product(const struct block *b, const struct ek_jagged_rows *to, int r,
-                    const char *const line[GROUP], int64_t step, const float *B,
-                    int64_t n, const float factor[GROUP])
-{
-    __m512 sum[GROUP][4];
-    const int64_t size = b->dtype == EK_DTYPE_BF16 ? 2 : 4;
-    char *at = (char *)to->to + r * to->ld * size;
-    int64_t c = 0;
-    for (; c + 64 <= b->D; c += 64) {
-        multiply(sum, line, step, B + c, b->D, n, 4);
-        put(b, at, to->ld, c, sum, factor, b->n - r, 4);
-    }
-    if (c < b->D) {
-        multiply(sum, line, step, B + c, b->D, n, 2);
-        put(b, at, to->ld, c, sum, factor, b->n - r, 2);
-    }
-}
-
-/* Weights of four queries as rows of pairs of keys; lane by lane as they come. */
-EK_INLINE void keep_rows(float *to, __m512 x[GROUP][4], const int NV)
-{
-    for (int i = 0; i < GROUP; i++)
-        for (int v = 0; v < NV; v += 2) {
-            const __m512 high = v + 1 < NV ? x[i][v + 1] : _mm512_setzero_ps();
-            _mm512_store_si512(to + i * LANES / 2 + 8 * v,
-                               (__m512i)_mm512_cvtne2ps_pbh(high, x[i][v]));
-        }
-}
-
-/* The same as pairs of queries. */
-EK_INLINE void keep_pairs(float *to, __m512 x[GROUP][4], const int NV)
-{
-    for (int i = 0; i < GROUP; i += 2)
-        for (int v = 0; v < NV; v++)
-            _mm512_store_si512(
-                to + i / 2 * LANES + 16 * v,
-                pair_words((__m512i)_mm512_cvtne2ps_pbh(x[i + 1][v], x[i][v])));
 }
 
 /* --- forward --- */
@@ -386,14 +219,6 @@ static void backward_keys(const struct block *b, const struct ek_jagged_rows *dk
     }
 }
 
-static struct ek_jagged_rows out_of(const struct block *b, void *x, int64_t ld,
-                                    int64_t row, int64_t h)
-{
-    struct ek_jagged_rows r = rows_of(b, x, ld, row, h);
-    r.to = (char *)x + ((const char *)r.x - (const char *)x);
-    return r;
-}
-
 static void backward(struct block *b)
 {
     const struct ek_jagged_args *a = b->a;
@@ -425,13 +250,6 @@ static void backward(struct block *b)
 }
 
 /* --- tiles --- */
-
-static float *carve(float **at, int64_t n)
-{
-    float *p = *at;
-    *at += n;
-    return p;
-}
 
 static void carve_block(struct block *b, float *at)
 {

@@ -127,6 +127,13 @@ void ek_avx512_jagged_blocks(const struct ek_jagged_args *a,
                              const struct ek_jagged_tile *t, void *scratch,
                              bool is_backward);
 
+/* jagged_short.c: the same for activations without a mask over up to 128 keys. */
+bool ek_avx512_jagged_is_short(const struct ek_jagged_args *a,
+                               const struct ek_jagged_seq *s);
+void ek_avx512_jagged_short(const struct ek_jagged_args *a,
+                            const struct ek_jagged_tile *t, void *scratch,
+                            bool is_backward);
+
 /* jagged_bias.c: score = alpha score + bias; and what dx (f32, in w->dp) adds to the
  * gradients of bias. */
 void ek_avx512_jagged_add_bias(const struct ek_jagged_work *w);
