@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/sock.h"
+#include "route/orca_oob.h"
 #include "route/run_int.h"
 
 #include <errno.h>
@@ -280,6 +281,8 @@ int ek_route_new(struct ek_route **out, const struct ek_route_config *c,
         rc = open_reactors(r, err);
     if (!rc)
         rc = ek_route_start_probes(r, err);
+    if (!rc && ek_orca_oob_new(&r->orca, &r->router, r->loop))
+        rc = ek_err_set(err, EK_ENOMEM, "out of memory");
     if (!rc && c->admin)
         rc = ek_route_open_admin(r, err);
     if (rc) {
@@ -335,6 +338,7 @@ void ek_route_free(struct ek_route *r)
     if (!r)
         return;
     ek_http_server_free(r->admin);
+    ek_orca_oob_free(r->orca);
     ek_route_stop_probes(r);
     for (size_t i = 0; i < r->router.n_reactors; i++)
         ek_reactor_free(r->router.reactors[i]);

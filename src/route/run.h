@@ -35,6 +35,7 @@ struct ek_route_backend {
     const char *tls_name; /* SNI and the name to verify; NULL: the address's host */
     /* Where its reports come from; NULL: not by this way. */
     const char *report_path; /* polled by HTTP/1.1 GET at its address: JSON */
+    bool reports_orca;       /* by gRPC out of band (orca_oob.h), over HTTP/2 */
     const char *agent;       /* "HOST:PORT" of an agent-check line */
     const char *health_path; /* GET must answer 2xx or 3xx; NULL: a TCP connect must
                                  succeed, unless reports come: they are enough */

@@ -12,9 +12,10 @@ struct ek_route {
     struct ek_http_server *admin; /* NULL: none */
     struct ek_probe *probes;      /* (n_probes) */
     size_t n_probes;
-    struct ek_watch stop;   /* eventfd: ek_route_stop adds to it */
-    struct ek_timer tick;   /* looks whether a drain is over */
-    int64_t drain_until_us; /* INT64_MAX: however long it takes */
+    struct ek_orca_oob *orca; /* owned */
+    struct ek_watch stop;     /* eventfd: ek_route_stop adds to it */
+    struct ek_timer tick;     /* looks whether a drain is over */
+    int64_t drain_until_us;   /* INT64_MAX: however long it takes */
     int n_stops;
     int64_t begun_us;
 };

@@ -109,6 +109,8 @@ static bool set_backends(struct words *w, const char *key, const char *value)
             b->tls_ca = value;
         else if (strcmp(key, "tls") == 0)
             b->has_tls = value[0] == '1';
+        else if (strcmp(key, "orca") == 0)
+            b->reports_orca = value[0] == '1';
         else if (strcmp(key, "h2") == 0)
             b->protocol = value[0] == '1' ? EK_ROUTE_HTTP2 : EK_ROUTE_HTTP1;
         else
