@@ -209,6 +209,11 @@ typedef void ek_block_fn(const struct ek_op_run *r, void *arg, int64_t block,
                          int member);
 void ek_blocks(const struct ek_op_run *r, ek_block_fn *fn, void *arg, int64_t n);
 
+/* The same for two kinds of blocks, 0..n-1 and n..n+m-1, of different cost: every member
+ * takes its share of both. */
+void ek_blocks_of_two(const struct ek_op_run *r, ek_block_fn *fn, void *arg, int64_t n,
+                      int64_t m);
+
 /* The rows of block b of `size` in n rows. */
 struct ek_range {
     int64_t lo, hi;

@@ -245,7 +245,7 @@ static void linear_backward(const struct ek_op_run *r)
     }
     if (r->g->o.is_bf16)
         ek_blocks(r, pack_dy, &k, k.split.n_parts);
-    ek_blocks(r, back_task, &k, k.n_blocks + k.split.n_parts * k.split.n_tiles);
+    ek_blocks_of_two(r, back_task, &k, k.n_blocks, k.split.n_parts * k.split.n_tiles);
     ek_blocks(r, join_row, &k, r->in[W].rows + 1);
 }
 

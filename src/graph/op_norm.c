@@ -33,46 +33,52 @@ static void norm_forward(const struct ek_op_run *r)
     ek_blocks(r, forward_block, NULL, ek_n_blocks(r->in[X].rows, EK_ROW_BLOCK));
 }
 
-static void dx_block(const struct ek_op_run *r, void *arg, int64_t b, int member)
-{
-    (void)arg;
-    (void)member;
-    struct ek_range n = ek_block(r->in[X].rows, EK_ROW_BLOCK, b);
-    struct ek_norm o = norm_of(r, n);
-    r->g->ops->norm_grad(ek_at(r->din[X], n.lo), r->din[X].ld, ek_at(r->dout[0], n.lo),
-                         r->dout[0].ld, &o, ek_is_added(r, X));
-}
+struct back {
+    int64_t part_rows;
+    bool has_sums; /* somebody wants the gradients of gain or bias */
+};
 
-static void dw_part(const struct ek_op_run *r, void *arg, int64_t part, int member)
+/* One part of the rows, block by block: its sums for gain and bias, then its dx, while
+ * x and dy are in the cache. */
+static void back_part(const struct ek_op_run *r, void *arg, int64_t part, int member)
 {
     (void)member;
-    const int64_t *part_rows = arg;
+    const struct back *k = arg;
     int64_t C = r->in[X].cols;
-    struct ek_range n = ek_block(r->in[X].rows, *part_rows, part);
-    struct ek_norm o = norm_of(r, n);
-    float *sum = (float *)r->scratch + part * 2 * C;
-    memset(sum, 0, (size_t)C * 2 * sizeof *sum);
-    r->g->ops->norm_grad_w(r->din[GAIN].f ? sum : NULL, r->din[BIAS].f ? sum + C : NULL,
-                           ek_at(r->dout[0], n.lo), r->dout[0].ld, &o);
+    struct ek_range n = ek_block(r->in[X].rows, k->part_rows, part);
+    float *sum = k->has_sums ? (float *)r->scratch + part * 2 * C : NULL;
+    if (sum)
+        memset(sum, 0, (size_t)C * 2 * sizeof *sum);
+    for (int64_t at = n.lo; at < n.hi; at += EK_ROW_BLOCK) {
+        struct ek_range x = {at, at + EK_ROW_BLOCK < n.hi ? at + EK_ROW_BLOCK : n.hi};
+        struct ek_norm o = norm_of(r, x);
+        const float *dy = ek_at(r->dout[0], at);
+        if (sum)
+            r->g->ops->norm_grad_w(r->din[GAIN].f ? sum : NULL,
+                                   r->din[BIAS].f ? sum + C : NULL, dy, r->dout[0].ld,
+                                   &o);
+        if (r->din[X].f)
+            r->g->ops->norm_grad(ek_at(r->din[X], at), r->din[X].ld, dy, r->dout[0].ld,
+                                 &o, ek_is_added(r, X));
+    }
 }
 
+/* Parts are many and small, so that they fall evenly to the team; their sums are short. */
 static void norm_backward(const struct ek_op_run *r)
 {
     int64_t N = r->in[X].rows, C = r->in[X].cols;
-    if (r->din[GAIN].f || r->din[BIAS].f) {
-        int64_t part_rows = ek_sum_rows(N, EK_SUM_PARTS);
-        int64_t n_parts = ek_n_blocks(N, part_rows);
-        ek_blocks(r, dw_part, &part_rows, n_parts);
-        for (int64_t p = 0; p < n_parts; p++) {
-            const float *sum = (const float *)r->scratch + p * 2 * C;
-            if (r->din[GAIN].f)
-                r->g->ops->add(r->din[GAIN].f, r->din[GAIN].f, sum, 1.0f, C);
-            if (r->din[BIAS].f)
-                r->g->ops->add(r->din[BIAS].f, r->din[BIAS].f, sum + C, 1.0f, C);
-        }
+    int64_t blocks = ek_n_blocks(ek_n_blocks(N, EK_ROW_BLOCK), EK_SUM_PARTS);
+    struct back k = {.part_rows = (blocks ? blocks : 1) * EK_ROW_BLOCK,
+                     .has_sums = r->din[GAIN].f || r->din[BIAS].f};
+    int64_t n_parts = ek_n_blocks(N, k.part_rows);
+    ek_blocks(r, back_part, &k, n_parts);
+    for (int64_t p = 0; k.has_sums && p < n_parts; p++) {
+        const float *sum = (const float *)r->scratch + p * 2 * C;
+        if (r->din[GAIN].f)
+            r->g->ops->add(r->din[GAIN].f, r->din[GAIN].f, sum, 1.0f, C);
+        if (r->din[BIAS].f)
+            r->g->ops->add(r->din[BIAS].f, r->din[BIAS].f, sum + C, 1.0f, C);
     }
-    if (r->din[X].f)
-        ek_blocks(r, dx_block, NULL, ek_n_blocks(N, EK_ROW_BLOCK));
 }
 
 static size_t norm_scratch(const struct ek_graph *g, int node, bool is_backward)

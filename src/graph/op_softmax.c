@@ -332,7 +332,7 @@ static double run_block(const struct ek_op_run *r, struct work *w)
     ek_blocks(r, logit_cols, w, n_cols);
     ek_blocks(r, soften_rows, w, n_few);
     if (w->wants_grad) {
-        ek_blocks(r, grad_task, w, ek_n_blocks(n, EK_ROW_BLOCK) + n_cols);
+        ek_blocks_of_two(r, grad_task, w, ek_n_blocks(n, EK_ROW_BLOCK), n_cols);
         ek_blocks(r, close_rows, w, n_few);
     }
     double sum = 0;

@@ -280,7 +280,7 @@ struct deal {
     const struct ek_op_run *r;
     ek_block_fn *fn;
     void *arg;
-    int64_t n;
+    int64_t n, m; /* blocks of two kinds */
 };
 
 static void deal_share(void *arg, int member, int n_members)
@@ -290,13 +290,23 @@ static void deal_share(void *arg, int member, int n_members)
     ek_team_share(&lo, &hi, d->n, 1, member, n_members);
     for (int64_t b = lo; b < hi; b++)
         d->fn(d->r, d->arg, b, member);
+    /* from the other end: an odd one of each does not go to the same member */
+    ek_team_share(&lo, &hi, d->m, 1, n_members - 1 - member, n_members);
+    for (int64_t b = lo; b < hi; b++)
+        d->fn(d->r, d->arg, d->n + b, member);
 }
 
 void ek_blocks(const struct ek_op_run *r, ek_block_fn *fn, void *arg, int64_t n)
 {
-    struct deal d = {r, fn, arg, n};
-    if (n > 1)
+    ek_blocks_of_two(r, fn, arg, n, 0);
+}
+
+void ek_blocks_of_two(const struct ek_op_run *r, ek_block_fn *fn, void *arg, int64_t n,
+                      int64_t m)
+{
+    struct deal d = {r, fn, arg, n, m};
+    if (n + m > 1)
         ek_team_run(r->g->o.team, deal_share, &d);
-    else if (n == 1)
+    else if (n + m == 1)
         fn(r, arg, 0, 0);
 }
