@@ -13,6 +13,7 @@
 /* clang-format off */
 static const struct ek_verb *const verbs[] = {
     &ek_verb_serve,
+    &ek_verb_route,
     &ek_verb_chat,
     &ek_verb_inspect,
     &ek_verb_generate,

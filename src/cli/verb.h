@@ -35,6 +35,7 @@ extern const struct ek_verb ek_verb_chat;
 extern const struct ek_verb ek_verb_perplexity;
 extern const struct ek_verb ek_verb_quantize;
 extern const struct ek_verb ek_verb_serve;
+extern const struct ek_verb ek_verb_route;
 extern const struct ek_verb ek_verb_eval;
 extern const struct ek_verb ek_verb_recommend;
 extern const struct ek_verb ek_verb_data;

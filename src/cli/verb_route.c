@@ -1,0 +1,518 @@
+/* verb_route.c - keel route: options to a running proxy and back to an exit code. */
+#include "base/log.h"
+#include "cli/verb.h"
+#include "route/run.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ARENA_BYTES (4u << 20)
+
+struct settings {
+    struct ek_opt_list listen, backend;
+    const char *admin, *report_path, *health_path, *tls_cert, *tls_key, *backend_ca;
+    const char *key, *via, *policy;
+    int admission, log_level; /* as their enums */
+    int64_t threads, max_connections, max_queue, max_sessions, pool_connections;
+    int64_t queue_timeout, retry_after, connect_timeout, answer_timeout, head_timeout;
+    int64_t idle_timeout, tunnel_timeout, dead_peer, max_age, drain, report_interval;
+    int64_t report_expiry, health_interval, log_interval, slow_start;
+    bool backend_tls, backend_tls_insecure, trust_forwarded, log_sessions, check;
+};
+
+#define AT(member) .offset = offsetof(struct settings, member)
+#define TIME(min_, max_)                                                               \
+    .type = EK_OPT_MS, .value = "TIME", .min = (min_), .max = (max_)
+#define COUNT(min_, max_) .type = EK_OPT_INT, .value = "N", .min = (min_), .max = (max_)
+#define DAY_MS            86400000.0
+
+static const struct ek_opt opts[] = {
+    {.name = "listen",
+     .type = EK_OPT_LIST,
+     .value = "HOST:PORT",
+     .help =
+         "address to serve on, unix:PATH is a socket file; 127.0.0.1:8000 when none "
+         "is given",
+     AT(listen)},
+    {.name = "backend",
+     .type = EK_OPT_LIST,
+     .value = "[NAME=]HOST:PORT[,KEY=VALUE]",
+     .help = "where sessions go; keys: weight, cores, max_sessions, protocol (http1, "
+             "http2), agent (HOST:PORT of an agent-check)",
+     AT(backend)},
+    {.name = "admin",
+     .type = EK_OPT_STR,
+     .value = "HOST:PORT",
+     .fallback = "127.0.0.1:9090",
+     .help = "address of /metrics, /backends, /explain and POST /drain; off: none",
+     AT(admin)},
+    {.name = "policy",
+     .type = EK_OPT_STR,
+     .value = "NAME",
+     .fallback = "effective_capacity",
+     .help = "how the next session's backend is chosen: effective_capacity, "
+             "least_sessions, two_choices, weighted_random, round_robin, hash",
+     AT(policy)},
+    {.name = "key",
+     .type = EK_OPT_STR,
+     .value = "KIND:NAME",
+     .help = "key of policy hash: header:NAME, cookie:NAME, query:NAME; else the "
+             "client's address",
+     AT(key)},
+    {.name = "admission",
+     .type = EK_OPT_CHOICE,
+     .choices = "capacity|limit",
+     .fallback = "capacity",
+     .help = "a backend is full when its reports leave no room for a session, or at "
+             "max_sessions alone",
+     AT(admission)},
+    {.name = "max_sessions",
+     COUNT(0, 1e9),
+     .fallback = "0",
+     .help = "sessions of this proxy on one backend; 0: no limit",
+     AT(max_sessions)},
+    {.name = "report_path",
+     .type = EK_OPT_STR,
+     .value = "PATH",
+     .help = "poll every backend's load there (GET, JSON of libevenkeel)",
+     AT(report_path)},
+    {.name = "report_interval",
+     TIME(10, DAY_MS),
+     .fallback = "1s",
+     .help = "time between two reports of a backend",
+     AT(report_interval)},
+    {.name = "report_expiry",
+     TIME(10, DAY_MS),
+     .fallback = "10s",
+     .help = "a report older than this says nothing",
+     AT(report_expiry)},
+    {.name = "health_path",
+     .type = EK_OPT_STR,
+     .value = "PATH",
+     .help = "GET must answer 2xx or 3xx there; otherwise a connection must be made",
+     AT(health_path)},
+    {.name = "health_interval",
+     TIME(10, DAY_MS),
+     .fallback = "2s",
+     .help = "time between two health checks",
+     AT(health_interval)},
+    {.name = "slow_start",
+     TIME(0, DAY_MS),
+     .fallback = "0s",
+     .help = "a backend that came up gets its share only after so long",
+     AT(slow_start)},
+    {.name = "max_queue",
+     COUNT(0, 1e6),
+     .fallback = "256",
+     .help = "sessions that may wait for room; more are refused with 503",
+     AT(max_queue)},
+    {.name = "queue_timeout",
+     TIME(0, DAY_MS),
+     .fallback = "5s",
+     .help = "longest wait for room, then 503; 0s: nobody waits",
+     AT(queue_timeout)},
+    {.name = "retry_after",
+     TIME(0, DAY_MS),
+     .fallback = "1s",
+     .help = "Retry-After of a refusal, plus up to as much again at random",
+     AT(retry_after)},
+    {.name = "connect_timeout",
+     TIME(1, DAY_MS),
+     .fallback = "5s",
+     .help = "longest wait for a connection to a backend, then another is tried",
+     AT(connect_timeout)},
+    {.name = "answer_timeout",
+     TIME(0, DAY_MS),
+     .fallback = "0s",
+     .help = "longest wait for the head of an answer, then 504; 0s: no limit",
+     AT(answer_timeout)},
+    {.name = "head_timeout",
+     TIME(1, DAY_MS),
+     .fallback = "10s",
+     .help = "time a client has for a request's head",
+     AT(head_timeout)},
+    {.name = "idle_timeout",
+     TIME(1, DAY_MS),
+     .fallback = "75s",
+     .help = "a client's connection without a request is kept so long",
+     AT(idle_timeout)},
+    {.name = "tunnel_timeout",
+     TIME(0, 100 * DAY_MS),
+     .fallback = "0s",
+     .help = "a session without a byte ends after so long; 0s: never",
+     AT(tunnel_timeout)},
+    {.name = "dead_peer",
+     TIME(0, DAY_MS),
+     .fallback = "60s",
+     .help = "a peer whose machine acknowledges nothing is given up after so long",
+     AT(dead_peer)},
+    {.name = "max_age",
+     TIME(0, 100 * DAY_MS),
+     .fallback = "0s",
+     .help = "a session ends at this age, less up to a tenth at random; 0s: never",
+     AT(max_age)},
+    {.name = "drain",
+     TIME(0, 100 * DAY_MS),
+     .fallback = "0s",
+     .help = "after SIGTERM sessions may go on for so long; 0s: until they end",
+     AT(drain)},
+    {.name = "threads",
+     COUNT(1, 256),
+     .fallback = "1",
+     .help = "event loops, each with its sessions",
+     AT(threads)},
+    {.name = "max_connections",
+     COUNT(1, 1e7),
+     .fallback = "20000",
+     .help = "connections of clients; more are closed at once",
+     AT(max_connections)},
+    {.name = "pool_connections",
+     COUNT(0, 1e5),
+     .fallback = "32",
+     .help = "unused connections kept to a backend, by each thread",
+     AT(pool_connections)},
+    {.name = "tls_cert",
+     .type = EK_OPT_STR,
+     .value = "FILE",
+     .help = "certificate chain, PEM: clients speak TLS",
+     AT(tls_cert)},
+    {.name = "tls_key",
+     .type = EK_OPT_STR,
+     .value = "FILE",
+     .help = "the certificate's private key, PEM",
+     AT(tls_key)},
+    {.name = "backend_tls",
+     .type = EK_OPT_FLAG,
+     .help = "speak TLS to the backends",
+     AT(backend_tls)},
+    {.name = "backend_ca",
+     .type = EK_OPT_STR,
+     .value = "FILE",
+     .help = "who may sign the backends' certificates, PEM; otherwise the system's",
+     AT(backend_ca)},
+    {.name = "backend_tls_insecure",
+     .type = EK_OPT_FLAG,
+     .help = "take any certificate from the backends",
+     AT(backend_tls_insecure)},
+    {.name = "trust_forwarded",
+     .type = EK_OPT_FLAG,
+     .help = "keep the client's X-Forwarded-For and -Proto (a proxy of yours is before "
+             "this one)",
+     AT(trust_forwarded)},
+    {.name = "via",
+     .type = EK_OPT_STR,
+     .value = "TEXT",
+     .fallback = "1.1 evenkeel",
+     .help = "value of the Via header; off: none",
+     AT(via)},
+    {.name = "log_sessions",
+     .type = EK_OPT_FLAG,
+     .fallback = "true",
+     .help = "a record at a session's start, in between, and at its end",
+     AT(log_sessions)},
+    {.name = "log_interval",
+     TIME(0, DAY_MS),
+     .fallback = "60s",
+     .help = "time between records of a long session; 0s: none",
+     AT(log_interval)},
+    {.name = "log_level",
+     .type = EK_OPT_CHOICE,
+     .choices = "error|warn|info|debug",
+     .fallback = "info",
+     .help = "least level that is logged",
+     AT(log_level)},
+    {.name = "check",
+     .type = EK_OPT_FLAG,
+     .is_flag_only = true,
+     .help = "check the configuration and exit",
+     AT(check)},
+    {0},
+};
+
+static const struct ek_opt_verb table = {
+    .name = "route",
+    .summary = "balance WebSocket, gRPC and HTTP sessions by the room backends have",
+    .arguments = "",
+    .details =
+        "A proxy for sessions that last: WebSockets, streams of gRPC, and HTTP answers "
+        "that are streamed. Each goes to the backend with the most room by its own "
+        "reports (--report-path, an agent, or headers of its answers), less what was "
+        "placed there since. "
+        "Without "
+        "reports the one with the fewest sessions for its weight is taken.\n\n"
+        "SIGTERM or SIGINT (Ctrl-C) stops it: no new connections, sessions go on until "
+        "they end or --drain is over; a second signal ends them.\n\n"
+        "Exit codes: 0 stopped by SIGTERM, 130 by SIGINT, 1 failed while running, 2 "
+        "bad "
+        "options.",
+    .examples =
+        "keel route --backend 127.0.0.1:9001 --backend 127.0.0.1:9002\n"
+        "keel route --backend a=10.0.0.1:80,weight=4 --backend b=10.0.0.2:80 \\\n"
+        "    --report-path /load --listen 0.0.0.0:8000\n"
+        "curl -X POST 'http://127.0.0.1:9090/drain?backend=a'",
+    .opts = opts,
+};
+
+/* A signal handler has no argument of its own: the one proxy of this process. */
+static struct ek_route *running;
+static volatile sig_atomic_t last_signal;
+
+static void on_signal(int sig)
+{
+    int saved = errno;
+    last_signal = sig;
+    if (running)
+        ek_route_stop(running);
+    errno = saved;
+}
+
+static void catch_signals(void)
+{
+    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&act.sa_mask);
+    sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGINT, &act, NULL);
+}
+
+/* Backends ------------------------------------------------------------------------ */
+
+/* "KEY=VALUE" of one backend. */
+static int read_pair(struct ek_route_backend *b, char *pair, struct ek_err *err)
+{
+    char *value = strchr(pair, '='), *end = NULL;
+    double v = 0;
+    if (value) {
+        *value++ = 0;
+        v = strtod(value, &end);
+    }
+    bool is_number = end && end != value && !*end && isfinite(v) && v >= 0;
+    if (value && strcmp(pair, "agent") == 0)
+        b->agent = value;
+    else if (value && strcmp(pair, "protocol") == 0 && strcmp(value, "http1") == 0)
+        b->protocol = EK_ROUTE_HTTP1;
+    else if (value && strcmp(pair, "protocol") == 0 && strcmp(value, "http2") == 0)
+        b->protocol = EK_ROUTE_HTTP2;
+    else if (is_number && strcmp(pair, "weight") == 0 && v > 0)
+        b->spec.weight = v;
+    else if (is_number && strcmp(pair, "cores") == 0)
+        b->spec.cores = v;
+    else if (is_number && strcmp(pair, "max_sessions") == 0 && v <= 1e9)
+        b->spec.max_sessions = (int32_t)v;
+    else
+        return ek_err_set(
+            err, EK_EINVAL,
+            "--backend: '%s': '%s' is none of weight=N (over 0), cores=N, "
+            "max_sessions=N, protocol=http1, protocol=http2, agent=HOST:PORT",
+            b->spec.name, pair);
+    return 0;
+}
+
+/* "[NAME=]HOST:PORT[,KEY=VALUE...]": text is cut up. */
+static int read_backend(struct ek_route_backend *b, char *text,
+                        const struct settings *set, struct ek_err *err)
+{
+    char *comma = strchr(text, ',');
+    if (comma)
+        *comma++ = 0;
+    char *name_end = strchr(text, '=');
+    *b = (struct ek_route_backend){
+        .spec = {.name = text,
+                 .address = name_end ? name_end + 1 : text,
+                 .weight = 1,
+                 .max_sessions = (int32_t)set->max_sessions},
+        .has_tls = set->backend_tls,
+        .skips_verify = set->backend_tls_insecure,
+        .tls_ca = set->backend_ca,
+        .report_path = set->report_path,
+        .health_path = set->health_path,
+    };
+    if (name_end)
+        *name_end = 0;
+    int rc = 0;
+    while (comma && !rc) {
+        char *pair = comma;
+        comma = strchr(pair, ',');
+        if (comma)
+            *comma++ = 0;
+        rc = read_pair(b, pair, err);
+    }
+    return rc;
+}
+
+static int read_backends(struct ek_route_config *c, const struct settings *set,
+                         struct ek_arena *arena, struct ek_err *err)
+{
+    size_t n = set->backend.n;
+    struct ek_route_backend *b = ek_arena_calloc(arena, n ? n : 1, sizeof *b);
+    if (!b)
+        return ek_err_set(err, EK_ENOMEM, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        char *text = ek_arena_strndup(arena, set->backend.items[i],
+                                      strlen(set->backend.items[i]));
+        if (!text)
+            return ek_err_set(err, EK_ENOMEM, "out of memory");
+        int rc = read_backend(&b[i], text, set, err);
+        if (rc)
+            return rc;
+    }
+    c->backends = b;
+    c->n_backends = n;
+    return 0;
+}
+
+static int read_listeners(struct ek_route_config *c, const struct settings *set,
+                          struct ek_arena *arena, struct ek_err *err)
+{
+    size_t n = set->listen.n ? set->listen.n : 1;
+    struct ek_route_listener *l = ek_arena_calloc(arena, n, sizeof *l);
+    if (!l)
+        return ek_err_set(err, EK_ENOMEM, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        l[i].listen = set->listen.n ? set->listen.items[i] : "127.0.0.1:8000";
+        l[i].tls_cert = set->tls_cert;
+        l[i].tls_key = set->tls_key;
+    }
+    c->listeners = l;
+    c->n_listeners = n;
+    return 0;
+}
+
+static int read_key(struct ek_route_config *c, const char *key, struct ek_err *err)
+{
+    static const struct {
+        const char *prefix;
+        enum ek_route_key key;
+    } kinds[] = {{"header:", EK_ROUTE_KEY_HEADER},
+                 {"cookie:", EK_ROUTE_KEY_COOKIE},
+                 {"query:", EK_ROUTE_KEY_QUERY}};
+    c->key = EK_ROUTE_KEY_CLIENT;
+    if (!key)
+        return 0;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        size_t n = strlen(kinds[i].prefix);
+        if (strncmp(key, kinds[i].prefix, n) == 0 && key[n]) {
+            c->key = kinds[i].key;
+            c->key_name = key + n;
+            return 0;
+        }
+    }
+    return ek_err_set(err, EK_EINVAL,
+                      "--key: '%s' is none of header:NAME, cookie:NAME, query:NAME",
+                      key);
+}
+
+static int read_policy(struct ek_route_config *c, const char *word, struct ek_err *err)
+{
+    int policy = ek_policy_find(word);
+    if (policy < 0)
+        return ek_err_set(err, EK_EINVAL,
+                          "--policy: '%s' is none of effective_capacity, "
+                          "least_sessions, two_choices, weighted_random, round_robin, "
+                          "hash",
+                          word);
+    c->pool.policy = (enum ek_policy)policy;
+    return 0;
+}
+
+static bool is_off(const char *text)
+{
+    return !text || strcmp(text, "off") == 0;
+}
+
+static void read_values(struct ek_route_config *c, const struct settings *set)
+{
+    c->pool.admission = (enum ek_admission)set->admission;
+    c->pool.interval_us = set->report_interval * 1000;
+    c->pool.expiry_us = set->report_expiry * 1000;
+    c->pool.slow_start_us = set->slow_start * 1000;
+    c->admin = is_off(set->admin) ? NULL : set->admin;
+    c->via = is_off(set->via) ? NULL : set->via;
+    c->threads = (int32_t)set->threads;
+    c->max_connections = (int32_t)set->max_connections;
+    c->max_queue = (int32_t)set->max_queue;
+    c->pool_connections = (int32_t)set->pool_connections;
+    c->queue_timeout_us = set->queue_timeout * 1000;
+    c->retry_after_us = set->retry_after * 1000;
+    c->connect_timeout_us = set->connect_timeout * 1000;
+    c->answer_timeout_us = set->answer_timeout * 1000;
+    c->head_timeout_us = set->head_timeout * 1000;
+    c->idle_timeout_us = set->idle_timeout * 1000;
+    c->tunnel_timeout_us = set->tunnel_timeout * 1000;
+    c->dead_peer_us = set->dead_peer * 1000;
+    c->max_age_us = set->max_age * 1000;
+    c->drain_us = set->drain * 1000;
+    c->report_interval_us = set->report_interval * 1000;
+    c->health_interval_us = set->health_interval * 1000;
+    c->log_interval_us = set->log_interval * 1000;
+    c->logs_sessions = set->log_sessions;
+    c->trusts_forwarded = set->trust_forwarded;
+}
+
+static int read_config(struct ek_route_config *c, const struct settings *set,
+                       struct ek_arena *arena, struct ek_err *err)
+{
+    ek_route_config_default(c);
+    read_values(c, set);
+    int rc = read_policy(c, set->policy, err);
+    if (!rc)
+        rc = read_key(c, set->key, err);
+    if (!rc)
+        rc = read_listeners(c, set, arena, err);
+    if (!rc)
+        rc = read_backends(c, set, arena, err);
+    return rc ? rc : ek_route_check(c, err);
+}
+
+/* Running -------------------------------------------------------------------------- */
+
+static int route(const struct ek_route_config *c, struct ek_err *err)
+{
+    struct ek_route *r = NULL;
+    int rc = ek_route_new(&r, c, err);
+    if (rc)
+        return rc;
+    running = r;
+    catch_signals();
+    ek_log(EK_LOG_INFO, "ready", "listen=%s admin=%s backends=%zu policy=%s threads=%d",
+           ek_route_address(r), ek_route_admin(r), c->n_backends,
+           ek_policy_name(c->pool.policy), c->threads);
+    rc = ek_route_run(r, err);
+    running = NULL;
+    ek_route_free(r);
+    return rc;
+}
+
+static int run_with(const struct settings *set, struct ek_arena *arena)
+{
+    struct ek_err err = EK_ERR_INIT;
+    struct ek_route_config c;
+    ek_log_setup((enum ek_log_level)set->log_level, EK_LOG_AUTO);
+    int rc = read_config(&c, set, arena, &err);
+    if (!rc && !set->check)
+        rc = route(&c, &err);
+    if (rc) {
+        int code = ek_verb_fail(&ek_verb_route, &err, false);
+        return rc == EK_EINVAL ? EK_EXIT_USAGE : code;
+    }
+    return last_signal == SIGINT ? EK_EXIT_INTERRUPTED : EK_EXIT_OK;
+}
+
+static int run(int argc, char **argv)
+{
+    struct settings set = {0};
+    struct ek_opt_args args;
+    struct ek_arena arena;
+    int code;
+    ek_arena_init(&arena, ARENA_BYTES);
+    if (ek_verb_options(&ek_verb_route, &set, &args, argc, argv, &arena, &code))
+        code = run_with(&set, &arena);
+    ek_arena_release(&arena);
+    return code;
+}
+
+const struct ek_verb ek_verb_route = {&table, run};
