@@ -28,10 +28,23 @@ enum ek_opt_type {
     EK_OPT_MS,     /* int64_t milliseconds; 250ms, 30s, 5min; a unit is needed */
     EK_OPT_CHOICE, /* int: index into `choices` */
     EK_OPT_LIST,   /* struct ek_opt_list; the flag may be repeated */
+    EK_OPT_ITEMS,  /* struct ek_opt_items; a list of mappings, in files alone */
 };
 
 struct ek_opt_list {
     const char **items; /* owned by the arena of the parse */
+    size_t n;
+};
+
+#define EK_OPT_ITEMS_MAX 16384 /* in one list */
+
+/* Things of one kind that a file lists, each a struct of its own table of keys:
+ *   backends:
+ *     - name: a
+ *       address: 127.0.0.1:9001      */
+struct ek_opt_items {
+    void *items;         /* (n) structs, owned by the arena of the parse */
+    const char **places; /* (n) where each begins: "c.yaml:3:5"; likewise */
     size_t n;
 };
 
@@ -48,6 +61,8 @@ struct ek_opt {
     double min, max;      /* EK_OPT_INT, REAL, BYTES, MS; both 0: no bounds, 1e300: none
                              on that side */
     const char *help;     /* one sentence, lower case, no full stop */
+    const struct ek_opt *item_keys; /* EK_OPT_ITEMS: of one, ends with {0} */
+    size_t item_size;               /* of its struct */
 };
 
 struct ek_opt_verb {

@@ -59,6 +59,25 @@ static int add_whole(struct ek_buf *out, const struct ek_opt *opt, int64_t whole
     return ek_buf_addf(out, "%" PRId64, whole);
 }
 
+static int add_items(struct ek_buf *out, const struct ek_opt *opt,
+                     const struct ek_opt_items *list)
+{
+    int rc = ek_buf_add_char(out, '[');
+    for (size_t i = 0; !rc && i < list->n; i++) {
+        const char *item = (const char *)list->items + i * opt->item_size;
+        rc = ek_buf_add_str(out, i ? ", {" : "{");
+        for (const struct ek_opt *o = opt->item_keys; !rc && o->name; o++) {
+            rc = ek_buf_addf(out, "%s\"%s\": ", o == opt->item_keys ? "" : ", ",
+                             o->name);
+            if (!rc)
+                rc = ek_opt_value_json(out, o, item);
+        }
+        if (!rc)
+            rc = ek_buf_add_char(out, '}');
+    }
+    return rc ? rc : ek_buf_add_char(out, ']');
+}
+
 int ek_opt_value_json(struct ek_buf *out, const struct ek_opt *opt,
                       const void *settings)
 {
@@ -69,6 +88,7 @@ int ek_opt_value_json(struct ek_buf *out, const struct ek_opt *opt,
     int index;
     const char *text;
     struct ek_opt_list list;
+    struct ek_opt_items items;
     switch (opt->type) {
     case EK_OPT_INT:
     case EK_OPT_BYTES:
@@ -90,6 +110,9 @@ int ek_opt_value_json(struct ek_buf *out, const struct ek_opt *opt,
     case EK_OPT_LIST:
         memcpy(&list, member, sizeof list);
         return add_list(out, &list);
+    case EK_OPT_ITEMS:
+        memcpy(&items, member, sizeof items);
+        return add_items(out, opt, &items);
     }
     assert(!"an option type that is not in the table");
     return EK_EINVAL;
@@ -142,9 +165,22 @@ static bool is_same_list(const struct ek_opt_list *a, const struct ek_opt_list *
     return true;
 }
 
+static bool are_same_items(const struct ek_opt *o, const struct ek_opt_items *a,
+                           const struct ek_opt_items *b)
+{
+    const char *x = a->items, *y = b->items;
+    for (size_t i = 0; a->n == b->n && i < a->n; i++) {
+        if (ek_opt_keys_differ(o->item_keys, x + i * o->item_size, y + i * o->item_size,
+                               NULL, 0))
+            return false;
+    }
+    return a->n == b->n;
+}
+
 static bool is_same(const struct ek_opt *o, const char *a, const char *b)
 {
     struct ek_opt_list la, lb;
+    struct ek_opt_items ia, ib;
     const char *ta, *tb;
     a += o->offset;
     b += o->offset;
@@ -161,6 +197,10 @@ static bool is_same(const struct ek_opt *o, const char *a, const char *b)
         memcpy(&la, a, sizeof la);
         memcpy(&lb, b, sizeof lb);
         return is_same_list(&la, &lb);
+    case EK_OPT_ITEMS:
+        memcpy(&ia, a, sizeof ia);
+        memcpy(&ib, b, sizeof ib);
+        return are_same_items(o, &ia, &ib);
     default: /* int64_t or double */
         return !memcmp(a, b, sizeof(int64_t));
     }

@@ -28,6 +28,8 @@ static const char *placeholder(const struct ek_opt *opt)
         return "N";
     case EK_OPT_REAL:
         return "X";
+    case EK_OPT_ITEMS:
+        return "LIST";
     default:
         return "TEXT";
     }
@@ -188,12 +190,12 @@ static int for_each(struct ek_buf *out, const struct ek_opt_verb *verb,
     return rc;
 }
 
-/* One key of a configuration: no flag, so no dashes. */
-static int add_key(struct ek_buf *out, const struct ek_opt *opt)
+/* One key of a configuration: no flag, so no dashes. of: the list it is a key of. */
+static int add_key(struct ek_buf *out, const struct ek_opt *opt, const char *of)
 {
     const char *value = opt->type == EK_OPT_FLAG ? "true|false" : placeholder(opt);
     size_t start = out->len;
-    int rc = ek_buf_addf(out, "  %s %s", opt->name, value);
+    int rc = ek_buf_addf(out, "  %s%s%s %s", of, *of ? "[]." : "", opt->name, value);
     size_t column = out->len - start;
     if (!rc && column + 2 > HELP_COLUMN) {
         rc = ek_buf_add_char(out, '\n');
@@ -216,8 +218,11 @@ static int add_keys(struct ek_buf *out, const struct ek_opt *keys)
     int rc =
         ek_buf_add_str(out, "\nkeys of the configuration (YAML: a section for what "
                             "stands before the dot;\n--set KEY=VALUE):\n");
-    for (const struct ek_opt *o = keys; !rc && o->name; o++)
-        rc = add_key(out, o);
+    for (const struct ek_opt *o = keys; !rc && o->name; o++) {
+        rc = add_key(out, o, "");
+        for (const struct ek_opt *k = o->item_keys; !rc && k && k->name; k++)
+            rc = add_key(out, k, o->name);
+    }
     return rc;
 }
 
@@ -263,10 +268,12 @@ static int add_man_entry(struct ek_buf *out, const struct ek_opt *opt)
     return rc;
 }
 
-static int add_man_key(struct ek_buf *out, const struct ek_opt *opt)
+static int add_man_key(struct ek_buf *out, const struct ek_opt *opt, const char *of)
 {
     const char *value = opt->type == EK_OPT_FLAG ? "true|false" : placeholder(opt);
-    int rc = ek_roff_add_str(out, ".TP\n\\fB", opt->name, "\\fR");
+    int rc = ek_roff_add_str(out, ".TP\n\\fB", of, *of ? "[]." : "");
+    if (!rc)
+        rc = ek_roff_add_str(out, "", opt->name, "\\fR");
     if (!rc)
         rc = ek_roff_add_str(out, " \\fI", value, "\\fR");
     struct ek_buf text;
@@ -284,8 +291,11 @@ static int add_man_keys(struct ek_buf *out, const struct ek_opt *keys)
     int rc = ek_buf_add_str(out, ".SH KEYS OF THE CONFIGURATION\nIn YAML a section for "
                                  "what stands before the dot; in \\fB\\-\\-set\\fR "
                                  "as they are.\n");
-    for (const struct ek_opt *o = keys; !rc && o->name; o++)
-        rc = add_man_key(out, o);
+    for (const struct ek_opt *o = keys; !rc && o->name; o++) {
+        rc = add_man_key(out, o, "");
+        for (const struct ek_opt *k = o->item_keys; !rc && k && k->name; k++)
+            rc = add_man_key(out, k, o->name);
+    }
     return rc;
 }
 

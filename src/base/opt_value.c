@@ -123,6 +123,9 @@ const char *ek_opt_expected(char out[256], const struct ek_opt *opt)
         list_choices(choices, sizeof choices, opt->choices);
         what = choices;
         break;
+    case EK_OPT_ITEMS:
+        what = "a list of mappings (- key: value), in a file";
+        break;
     case EK_OPT_STR:
     case EK_OPT_LIST:
         what = opt->value ? opt->value : what;
@@ -301,6 +304,8 @@ int ek_opt_store(const struct ek_opt_parse *p, const struct ek_opt *opt,
             return ek_err_set(p->err, EK_ENOMEM, "%s: out of memory", where);
         memcpy(member, &list, sizeof list);
         return 0;
+    case EK_OPT_ITEMS:
+        return refuse(p, opt, text, where, "not understood");
     }
     assert(!"an option type that is not in the table");
     return EK_EINVAL;

@@ -107,6 +107,87 @@ static int apply_list(struct reader *r, const struct ek_opt *opt)
 
 static int read_mapping(struct reader *r, const char *section);
 
+/* Room for one more: memory doubles, what was there is copied. *item is zeroed. */
+static int grow(struct reader *r, const struct ek_opt *opt, struct ek_opt_items *list,
+                char **item)
+{
+    size_t n = list->n;
+    if ((n & (n - 1)) == 0) { /* 0, 1, 2, 4 ...: full */
+        size_t cap = n ? 2 * n : 1;
+        char *items = ek_arena_calloc(r->p->arena, cap, opt->item_size);
+        const char **places = ek_arena_calloc(r->p->arena, cap, sizeof *places);
+        if (!items || !places)
+            return ek_err_set(r->p->err, EK_ENOMEM, "%s: out of memory", r->path);
+        if (n) {
+            memcpy(items, list->items, n * opt->item_size);
+            memcpy(places, list->places, n * sizeof *places);
+        }
+        list->items = items;
+        list->places = places;
+    }
+    *item = (char *)list->items + n * opt->item_size;
+    return 0;
+}
+
+/* One mapping of a list: a parse of its own, by its own keys. */
+static int apply_item(struct reader *r, const struct ek_opt *opt,
+                      struct ek_opt_items *list)
+{
+    static const struct ek_opt none = {.name = NULL};
+    struct ek_opt_parse *outer = r->p;
+    bool *outer_seen = r->is_seen;
+    size_t n_keys = ek_opt_count(opt->item_keys);
+    char where[WHERE_CAP], *item;
+    put_where(where, r, NULL);
+    if (r->event.type != YAML_MAPPING_START_EVENT || list->n == EK_OPT_ITEMS_MAX)
+        return ek_err_set(r->p->err, EK_EINVAL, "%s: %s: %s", where, opt->name,
+                          list->n == EK_OPT_ITEMS_MAX ? "too many items"
+                                                      : "expected `key: value` lines");
+    int rc = grow(r, opt, list, &item);
+    if (rc)
+        return rc;
+    const struct ek_opt_verb verb = {
+        .name = outer->verb->name, .opts = &none, .keys = opt->item_keys};
+    struct ek_opt_parse inner = {
+        .verb = &verb,
+        .settings = item,
+        .arena = outer->arena,
+        .err = outer->err,
+        .layer = 1,
+        .layer_of = ek_arena_calloc(outer->arena, n_keys + 1, sizeof(unsigned))};
+    bool *seen = ek_arena_calloc(outer->arena, n_keys + 1, sizeof *seen);
+    const char *place = ek_arena_strndup(outer->arena, where, strlen(where));
+    if (!inner.layer_of || !seen || !place)
+        return ek_err_set(outer->err, EK_ENOMEM, "%s: out of memory", where);
+    list->places[list->n++] = place;
+    ek_opt_apply_defaults(&inner);
+    r->p = &inner;
+    r->is_seen = seen;
+    rc = read_mapping(r, "");
+    r->p = outer;
+    r->is_seen = outer_seen;
+    return rc;
+}
+
+static int apply_items(struct reader *r, const struct ek_opt *opt)
+{
+    struct ek_opt_items list = {NULL, NULL, 0};
+    char where[WHERE_CAP];
+    put_where(where, r, NULL);
+    if (r->event.type != YAML_SEQUENCE_START_EVENT)
+        return ek_err_set(r->p->err, EK_EINVAL,
+                          "%s: %s: expected a list (- key: value)", where, opt->name);
+    int rc = ek_opt_set_place(r->p, opt, where);
+    while (!rc) {
+        rc = next_event(r);
+        if (rc || r->event.type == YAML_SEQUENCE_END_EVENT)
+            break;
+        rc = apply_item(r, opt, &list);
+    }
+    memcpy(r->p->settings + opt->offset, &list, sizeof list);
+    return rc;
+}
+
 /* A section's mapping, or the error that there is none. */
 static int apply_section(struct reader *r, const char *section)
 {
@@ -144,6 +225,8 @@ static int apply_key(struct reader *r, const char *section)
     rc = next_event(r);
     if (rc)
         return rc;
+    if (opt->type == EK_OPT_ITEMS)
+        return apply_items(r, opt);
     if (opt->type == EK_OPT_LIST && r->event.type == YAML_SEQUENCE_START_EVENT)
         return apply_list(r, opt);
     return apply_scalar(r, opt);

@@ -279,6 +279,102 @@ static void no_memory_is_an_error(void **state)
     }
 }
 
+/* Lists of mappings: each a struct of its own, with defaults and a place. */
+
+struct thing {
+    const char *name;
+    int64_t size;
+};
+struct box {
+    struct ek_opt_items things;
+    int64_t n;
+};
+
+static const struct ek_opt thing_keys[] = {
+    {.name = "name", .type = EK_OPT_STR, .offset = offsetof(struct thing, name)},
+    {.name = "size",
+     .type = EK_OPT_INT,
+     .offset = offsetof(struct thing, size),
+     .fallback = "3",
+     .min = 1,
+     .max = 9},
+    {0},
+};
+static const struct ek_opt box_keys[] = {
+    {.name = "things",
+     .type = EK_OPT_ITEMS,
+     .offset = offsetof(struct box, things),
+     .item_keys = thing_keys,
+     .item_size = sizeof(struct thing)},
+    {.name = "n", .type = EK_OPT_INT, .offset = offsetof(struct box, n)},
+    {0},
+};
+
+static int read_box(struct box *b, const char *text, struct ek_arena *arena,
+                    struct ek_err *err)
+{
+    *b = (struct box){.n = 0};
+    return ek_opt_keys_read(box_keys, b, "f", text, strlen(text), arena, err);
+}
+
+static void items_are_structs_with_defaults_and_places(void **state)
+{
+    (void)state;
+    struct box b, other;
+    struct ek_err err = EK_ERR_INIT;
+    struct ek_arena arena;
+    ek_arena_init(&arena, 1 << 20);
+    assert_int_equal(read_box(&b,
+                              "things:\n- name: a\n- {name: b, size: 5}\n- {}\nn: 7\n",
+                              &arena, &err),
+                     0);
+    const struct thing *t = b.things.items;
+    assert_int_equal(b.things.n, 3);
+    assert_string_equal(t[0].name, "a");
+    assert_int_equal(t[0].size, 3);
+    assert_int_equal(t[1].size, 5);
+    assert_null(t[2].name);
+    assert_string_equal(b.things.places[1], "f:3:3");
+    assert_int_equal(b.n, 7);
+    assert_int_equal(read_box(&other,
+                              "things: [{name: a}, {name: b, size: 5}, {}]\nn: 7",
+                              &arena, &err),
+                     0);
+    assert_null(ek_opt_keys_differ(box_keys, &b, &other, NULL, 0));
+    ((struct thing *)other.things.items)[2].size = 4;
+    assert_ptr_equal(ek_opt_keys_differ(box_keys, &b, &other, NULL, 0), box_keys);
+    struct ek_buf json;
+    ek_buf_init(&json, 1 << 12);
+    assert_int_equal(ek_opt_value_json(&json, box_keys, &b), 0);
+    assert_string_equal(json.data, "[{\"name\": \"a\", \"size\": 3}, {\"name\": "
+                                   "\"b\", \"size\": 5}, {\"name\": \"\", "
+                                   "\"size\": 3}]");
+    ek_buf_release(&json);
+    ek_arena_release(&arena);
+}
+
+static void a_mistake_in_an_item_is_told_with_its_place(void **state)
+{
+    (void)state;
+    static const char *const bad[][2] = {
+        {"things: [{size: 10}]", "f:1:17: size: '10' "},
+        {"things: [{nam: a}]", "f:1:11: unknown key 'nam', did you mean 'name'?"},
+        {"things: [a]", "f:1:10: things: expected `key: value` lines"},
+        {"things: {name: a}", "f:1:9: things: expected a list (- key: value)"},
+        {"things: [{name: a, name: b}]", "f:1:20: key 'name' is there twice"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct box b;
+        struct ek_err err = EK_ERR_INIT;
+        struct ek_arena arena;
+        ek_arena_init(&arena, 1 << 20);
+        assert_int_equal(read_box(&b, bad[i][0], &arena, &err), EK_EINVAL);
+        if (!strstr(err.text, bad[i][1]))
+            fail_msg("%s gave %s", bad[i][0], err.text);
+        ek_arena_release(&arena);
+    }
+}
+
 static int make_path(void **state)
 {
     (void)state;
@@ -303,6 +399,8 @@ int main(void)
         cmocka_unit_test(json_reads_back_to_the_same_settings),
         cmocka_unit_test(help_and_man_page_list_the_keys),
         cmocka_unit_test(no_memory_is_an_error),
+        cmocka_unit_test(items_are_structs_with_defaults_and_places),
+        cmocka_unit_test(a_mistake_in_an_item_is_told_with_its_place),
     };
     return cmocka_run_group_tests_name("opt_keys", tests, make_path, remove_path);
 }
