@@ -25,6 +25,7 @@ static const struct ek_verb *const verbs[] = {
     &ek_verb_train,
     &ek_verb_plot,
     &ek_verb_export,
+    &ek_verb_simulate,
     &ek_verb_bench,
     NULL,
 };

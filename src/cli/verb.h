@@ -42,6 +42,7 @@ extern const struct ek_verb ek_verb_data;
 extern const struct ek_verb ek_verb_plot;
 extern const struct ek_verb ek_verb_export;
 extern const struct ek_verb ek_verb_train;
+extern const struct ek_verb ek_verb_simulate;
 extern const struct ek_verb ek_verb_bench;
 
 /* The verbs of keel bench: verb_bench_<name>.c. Their tables' names are both words

@@ -6,10 +6,10 @@
  * the fewest sessions for its weight. */
 #include "route/pool_int.h"
 
-/* Room in deviations of what the backend's sessions use: rank is 1 / sqrt(sessions). */
 static float rank_of(const struct ek_pool_row *row, int32_t room)
 {
-    return (float)room * ek_shared_f32_get(&row->rank);
+    return (float)room * ek_shared_f32_get(&row->slope) +
+           ek_shared_f32_get(&row->offset);
 }
 
 /* The k-th of the rows whose rank is `most`. */

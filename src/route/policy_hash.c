@@ -20,12 +20,11 @@ static uint64_t mix(uint64_t x)
 
 static float draw(const struct ek_pool *pool, uint64_t key, int32_t i, bool is_weighted)
 {
-    uint64_t h = (uint64_t)(uint32_t)ek_shared_i32_get(&pool->turns[i].hash);
+    uint64_t h = (uint64_t)(uint32_t)ek_shared_i32_get(&pool->sides[i].hash);
     /* 24 bits and a half: within (0, 1). */
     float u =
         ((float)(mix(key ^ h * UINT64_C(0x9e3779b97f4a7c15)) >> 40) + 0.5f) * 0x1p-24f;
-    return is_weighted ? -1 / (ek_shared_f32_get(&pool->rows[i].inv_weight) * logf(u))
-                       : u;
+    return is_weighted ? -1 / (ek_side_inv_weight(pool, i) * logf(u)) : u;
 }
 
 struct ek_choice ek_policy_hash(struct ek_pool *pool, const struct ek_pick *p)
@@ -50,7 +49,7 @@ struct ek_choice ek_policy_hash(struct ek_pool *pool, const struct ek_pick *p)
         if (d <= best_draw || !ek_row_admits(pool, room))
             continue;
         /* open < ceil(bound * weight): one may be there however small its share. */
-        if ((float)ek_shared_i32_get(&row->open) * ek_shared_f32_get(&row->inv_weight) <
+        if ((float)ek_shared_i32_get(&row->open) * ek_side_inv_weight(pool, i) <
                 bound &&
             !ek_pick_tried(p, i)) {
             best_draw = d;

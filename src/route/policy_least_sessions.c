@@ -10,8 +10,8 @@ struct ek_choice ek_policy_least_sessions(struct ek_pool *pool, const struct ek_
         const struct ek_pool_row *row = &pool->rows[i];
         if (!ek_row_admits(pool, ek_shared_i32_get(&row->room)))
             continue;
-        float load = (float)(ek_shared_i32_get(&row->open) + 1) *
-                     ek_shared_f32_get(&row->inv_weight);
+        float load =
+            (float)(ek_shared_i32_get(&row->open) + 1) * ek_side_inv_weight(pool, i);
         if ((best >= 0 && load > least) || ek_pick_tried(p, i))
             continue;
         n_ties = best >= 0 && load == least ? n_ties + 1 : 1;

@@ -17,8 +17,8 @@ static int32_t richest(const struct ek_pool *pool, const struct ek_pick *p, doub
         const struct ek_pool_row *row = &pool->rows[i];
         if (!ek_row_admits(pool, ek_shared_i32_get(&row->room)) || ek_pick_tried(p, i))
             continue;
-        double weight = 1 / (double)ek_shared_f32_get(&row->inv_weight);
-        double its = n * weight - ek_shared_f64_get(&pool->turns[i].taken);
+        double weight = 1 / (double)ek_side_inv_weight(pool, i);
+        double its = n * weight - ek_shared_f64_get(&pool->sides[i].taken);
         its = its < most ? its : most;
         if (best < 0 || its > *has) {
             best = i;
@@ -34,9 +34,9 @@ struct ek_choice ek_policy_round_robin(struct ek_pool *pool, const struct ek_pic
     int32_t i = richest(pool, p, &has);
     if (i >= 0) {
         double n = ek_shared_f64_get(&pool->turn_now) + 1;
-        double weight = 1 / (double)ek_shared_f32_get(&pool->rows[i].inv_weight);
+        double weight = 1 / (double)ek_side_inv_weight(pool, i);
         double left = has - ek_shared_f64_get(&pool->weight_sum);
-        ek_shared_f64_set(&pool->turns[i].taken, n * weight - left);
+        ek_shared_f64_set(&pool->sides[i].taken, n * weight - left);
         ek_shared_f64_set(&pool->turn_now, n);
     }
     return (struct ek_choice){i, EK_REASON_TURN};

@@ -9,8 +9,8 @@ static double chance_of(const struct ek_pool *pool, const struct ek_pick *p, int
     const struct ek_pool_row *row = &pool->rows[i];
     if (!ek_row_admits(pool, ek_shared_i32_get(&row->room)) || ek_pick_tried(p, i))
         return 0;
-    return by_weight ? 1 / (double)ek_shared_f32_get(&row->inv_weight)
-                     : (double)ek_shared_f32_get(&pool->turns[i].chance);
+    return by_weight ? 1 / (double)ek_side_inv_weight(pool, i)
+                     : (double)ek_shared_f32_get(&pool->sides[i].chance);
 }
 
 static int32_t draw(const struct ek_pool *pool, const struct ek_pick *p, bool by_weight)

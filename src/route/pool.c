@@ -63,11 +63,11 @@ int ek_pool_new(struct ek_pool **out, const struct ek_pool_options *o)
     pthread_mutex_init(&pool->lock, NULL);
     pool->o = *o;
     pool->rows = ek_alloc_aligned(64, n * sizeof *pool->rows);
-    pool->turns = ek_calloc(n, sizeof *pool->turns);
+    pool->sides = ek_calloc(n, sizeof *pool->sides);
     pool->backends = ek_calloc(n, sizeof *pool->backends);
     pool->explain = ek_calloc((size_t)o->n_explained, sizeof *pool->explain);
     int rc = 0;
-    if (!pool->rows || !pool->turns || !pool->backends || !pool->explain)
+    if (!pool->rows || !pool->sides || !pool->backends || !pool->explain)
         rc = EK_ENOMEM;
     if (!rc && EK_IS_DEBUG)
         rc = ek_slots_new(&pool->ledger, LEDGER_MAX);
@@ -78,8 +78,7 @@ int ek_pool_new(struct ek_pool **out, const struct ek_pool_options *o)
     memset(pool->rows, 0, n * sizeof *pool->rows);
     for (size_t i = 0; i < n; i++) {
         ek_shared_i32_set(&pool->rows[i].room, EK_ROOM_NONE);
-        ek_shared_f32_set(&pool->rows[i].inv_weight, 1);
-        ek_shared_f32_set(&pool->rows[i].rank, 1);
+        ek_shared_f32_set(&pool->sides[i].inv_weight, 1);
     }
     ek_shared_i32_set(&pool->trust, EK_TRUST_NONE);
     ek_shared_i32_set(&pool->step, EK_ROOM_UNIT);
@@ -101,7 +100,7 @@ void ek_pool_free(struct ek_pool *pool)
     ek_slots_free(pool->ledger);
     ek_free(pool->explain);
     ek_free(pool->backends);
-    ek_free(pool->turns);
+    ek_free(pool->sides);
     ek_free(pool->rows);
     pthread_mutex_destroy(&pool->lock);
     ek_free(pool);
@@ -189,7 +188,7 @@ int ek_pool_add(struct ek_pool *pool, int32_t *backend, const struct ek_backend_
         b->up_us = pool->n_up > 0 ? now_us : 0;
         ek_shared_i64_set(&b->sampled_us, INT64_MIN);
         uint64_t h = ek_hash(s->name, strlen(s->name), 0);
-        ek_shared_i32_set(&pool->turns[i].hash, (int32_t)(uint32_t)(h ^ h >> 32));
+        ek_shared_i32_set(&pool->sides[i].hash, (int32_t)(uint32_t)(h ^ h >> 32));
         if (i == ek_pool_end(pool))
             ek_shared_i32_set(&pool->end, i + 1);
         ek_room_refresh(pool, now_us);

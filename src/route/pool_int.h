@@ -33,18 +33,19 @@
 
 /* What every pick reads of every backend: 16 bytes. */
 struct ek_pool_row {
-    struct ek_shared_i32 room;       /* 1/256 session, or EK_ROOM_* */
-    struct ek_shared_i32 open;       /* sessions of ours */
-    struct ek_shared_f32 rank;       /* what makes rooms comparable: of a backend twice
-                                        as large the same room is worth less */
-    struct ek_shared_f32 inv_weight; /* 1 / weight in force */
+    struct ek_shared_i32 room; /* 1/256 session, or EK_ROOM_* */
+    struct ek_shared_i32 open; /* sessions of ours */
+    /* rank = slope * room + offset: headroom in deviations, by which backends of any size
+     * compare (pool_room.c). */
+    struct ek_shared_f32 slope, offset;
 };
 
 /* What some policies read beside it. */
-struct ek_pool_turn {
-    struct ek_shared_f64 taken;  /* round_robin: what choosing it has cost */
-    struct ek_shared_f32 chance; /* weighted_random: weight * (1 - load) */
-    struct ek_shared_i32 hash;   /* hash: of its name */
+struct ek_pool_side {
+    struct ek_shared_f64 taken;      /* round_robin: what choosing it has cost */
+    struct ek_shared_f32 inv_weight; /* 1 / weight in force */
+    struct ek_shared_f32 chance;     /* weighted_random: weight * (1 - load) */
+    struct ek_shared_i32 hash;       /* hash: of its name */
 };
 
 struct ek_backend {
@@ -94,7 +95,7 @@ struct ek_explain_slot {
 struct ek_pool {
     struct ek_pool_options o;
     struct ek_pool_row *rows;     /* (max_backends) */
-    struct ek_pool_turn *turns;   /* (max_backends) */
+    struct ek_pool_side *sides;   /* (max_backends) */
     struct ek_backend **backends; /* (max_backends) NULL: never used; memory of one
                                      that went is kept for the next */
     struct ek_shared_i32 end;     /* rows beyond were never used */
@@ -122,6 +123,11 @@ struct ek_choice {
     int32_t backend; /* -1: none */
     enum ek_reason reason;
 };
+
+static inline float ek_side_inv_weight(const struct ek_pool *pool, int32_t i)
+{
+    return ek_shared_f32_get(&pool->sides[i].inv_weight);
+}
 
 static inline bool ek_row_is_up(int32_t room)
 {

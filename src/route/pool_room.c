@@ -4,11 +4,20 @@
  *   base = (capacity - n - phi * young) * slow start     a report is in force
  *          mean capacity a weight * weight * slow start  none is: then pending is open
  *          EK_ROOM_UNKNOWN                               nobody's is
- */
+ *
+ * Room says whether a session may come; where it goes is said by headroom in deviations:
+ *   rank     = (headroom - pending) / sqrt(n + 1)
+ *   headroom = (cores - demand) / cost - phi * young         sessions of the mean cost
+ *   demand   = trust * CPU + (1 - trust) * (n - phi * young) * cost
+ * Sessions switch on and off, so the demand of n of them deviates by sqrt(n): the same
+ * rank is the same chance to be overloaded, on a small backend or a large one. And of
+ * what a backend's CPU differs from the mean of its sessions a part is only who happens
+ * to speak. */
 #include "route/pool_int.h"
 
 #include <math.h>
 
+#define CPU_TRUST      0.7 /* found by `keel simulate`: flat from 0.6 to 0.8 */
 #define PRIOR_COST     0.1 /* cores of a session before one was seen */
 #define PRIOR_SESSIONS 10  /* that it counts as */
 
@@ -100,43 +109,81 @@ static double unseen(const struct ek_pool *pool, const struct ek_backend *b)
     return phi * young;
 }
 
-/* base, sampled_us, pending: what the room is computed from. */
+/* Sessions of the mean cost that fit before all cores are busy; without a report of CPU
+ * the room with its safety factor taken back. */
+static double headroom(const struct ek_pool *pool, const struct ek_backend *b,
+                       double young)
+{
+    const struct ek_load_report *r = &b->report;
+    double cost = pool->fleet_cost, n = b->sessions;
+    if (r->has & EK_LOAD_CPU) {
+        double cores = ek_backend_cores(b);
+        double demand = CPU_TRUST * r->cpu_utilization * cores +
+                        (1 - CPU_TRUST) * fmax(n - young, 0) * cost;
+        return (cores - demand) / cost - young;
+    }
+    double factor = r->has & EK_LOAD_FACTOR ? r->safety_factor : pool->o.safety_factor;
+    return (b->capacity - n) * factor - young;
+}
+
+/* head: sessions that fit, without what is pending; n: those there. */
+static void set_rank(struct ek_pool_row *row, double head, int32_t base, double n)
+{
+    double deviation = sqrt(fmax(n, 0) + 1);
+    ek_shared_f32_set(&row->slope, (float)(1 / (deviation * EK_ROOM_UNIT)));
+    ek_shared_f32_set(&row->offset,
+                      (float)((head - (double)base / EK_ROOM_UNIT) / deviation));
+}
+
+static void set_base_from_report(const struct ek_pool *pool, int32_t i, double slow)
+{
+    struct ek_backend *b = pool->backends[i];
+    double young = unseen(pool, b), head = headroom(pool, b, young);
+    double room = b->capacity - b->sessions - young;
+    /* A share of all it can carry, and not of what is left of that. */
+    int32_t base = to_room(room - (1 - slow) * b->capacity);
+    ek_shared_i32_set(&b->base, base);
+    set_rank(&pool->rows[i], head - (1 - slow) * (head + b->sessions), base,
+             b->sessions);
+}
+
+static void set_base_from_others(const struct ek_pool *pool, int32_t i, double slow)
+{
+    struct ek_backend *b = pool->backends[i];
+    int32_t open = ek_shared_i32_get(&pool->rows[i].open), base = EK_ROOM_UNKNOWN;
+    double room = pool->weight_capacity * b->weight * b->said_weight * slow;
+    if (pool->weight_capacity >= 0)
+        base = to_room(room);
+    ek_shared_i64_set(&b->sampled_us, INT64_MIN);
+    ek_shared_i32_set(&b->pending, open);
+    ek_shared_i32_set(&b->base, base);
+    set_rank(&pool->rows[i], room * pool->o.safety_factor, base, open * pool->proxies);
+}
+
+/* base and rank; without a report all that is open is pending. */
 static void set_base(struct ek_pool *pool, int32_t i, int64_t now_us)
 {
     struct ek_backend *b = pool->backends[i];
-    struct ek_pool_row *row = &pool->rows[i];
-    double slow = slow_start(pool, b, now_us), sessions;
-    int32_t base = EK_ROOM_UNKNOWN;
-    if (is_in_force(pool, b, now_us) && b->capacity >= 0) {
-        double room = b->capacity - b->sessions - unseen(pool, b);
-        /* A share of all it can carry, and not of what is left of that. */
-        base = to_room(room - (1 - slow) * b->capacity);
-        sessions = fmax(b->sessions, 0);
-    } else {
-        sessions = ek_shared_i32_get(&row->open) * pool->proxies;
-        if (pool->weight_capacity >= 0)
-            base = to_room(pool->weight_capacity * b->weight * b->said_weight * slow);
-        ek_shared_i64_set(&b->sampled_us, INT64_MIN);
-        ek_shared_i32_set(&b->pending, ek_shared_i32_get(&row->open));
-    }
-    ek_shared_i32_set(&b->base, base);
-    ek_shared_f32_set(&row->rank, 1 / sqrtf((float)sessions + 1));
+    double slow = slow_start(pool, b, now_us);
+    if (is_in_force(pool, b, now_us) && b->capacity >= 0)
+        set_base_from_report(pool, i, slow);
+    else
+        set_base_from_others(pool, i, slow);
 }
 
 static void set_weight(struct ek_pool *pool, int32_t i, int64_t now_us)
 {
     struct ek_backend *b = pool->backends[i];
-    struct ek_pool_row *row = &pool->rows[i];
-    struct ek_pool_turn *turn = &pool->turns[i];
+    struct ek_pool_side *side = &pool->sides[i];
     double weight = b->weight * slow_start(pool, b, now_us);
     weight *= b->said_weight > 0 ? b->said_weight : 1;
-    double was = 1 / (double)ek_shared_f32_get(&row->inv_weight);
-    ek_shared_f32_set(&row->inv_weight, (float)(1 / weight));
+    double was = 1 / (double)ek_side_inv_weight(pool, i);
+    ek_shared_f32_set(&side->inv_weight, (float)(1 / weight));
     /* What it has in the round does not jump when its weight changes. */
-    double now = 1 / (double)ek_shared_f32_get(&row->inv_weight);
+    double now = 1 / (double)ek_side_inv_weight(pool, i);
     if (was != now)
-        ek_shared_f64_set(&turn->taken,
-                          ek_shared_f64_get(&turn->taken) +
+        ek_shared_f64_set(&side->taken,
+                          ek_shared_f64_get(&side->taken) +
                               (now - was) * ek_shared_f64_get(&pool->turn_now));
     double load = 0;
     if (is_in_force(pool, b, now_us)) {
@@ -145,7 +192,7 @@ static void set_weight(struct ek_pool *pool, int32_t i, int64_t now_us)
         else if (b->report.has & EK_LOAD_APPLICATION)
             load = b->report.application_utilization;
     }
-    ek_shared_f32_set(&turn->chance, (float)(weight * fmax(1 - load, 0)));
+    ek_shared_f32_set(&side->chance, (float)(weight * fmax(1 - load, 0)));
 }
 
 void ek_room_decide(struct ek_pool *pool, int32_t i, int64_t now_us)
@@ -168,8 +215,8 @@ void ek_room_decide(struct ek_pool *pool, int32_t i, int64_t now_us)
     set_weight(pool, i, now_us);
     set_base(pool, i, now_us);
     if (is_new) { /* starts at the present round, with nothing to catch up */
-        double weight = 1 / (double)ek_shared_f32_get(&row->inv_weight);
-        ek_shared_f64_set(&pool->turns[i].taken,
+        double weight = 1 / (double)ek_side_inv_weight(pool, i);
+        ek_shared_f64_set(&pool->sides[i].taken,
                           weight * ek_shared_f64_get(&pool->turn_now));
         ek_shared_i32_publish(&row->room, room_of(pool, i));
     } else {

@@ -1,0 +1,36 @@
+/* config.h - the lists of a proxy's configuration file: where clients connect, where
+ * sessions go. What is one value each is an option of `keel route` (cli/verb_route.c),
+ * a flag and a key of the file alike.
+ *
+ *   backends:
+ *     - name: a
+ *       address: 10.0.0.1:9001
+ *       cores: 4
+ *   listeners:
+ *     - listen: 0.0.0.0:443
+ *       tls_cert: voice.pem
+ *       tls_key: voice.key
+ */
+#ifndef EVENKEEL_ROUTE_CONFIG_H
+#define EVENKEEL_ROUTE_CONFIG_H
+
+#include "base/opt.h"
+#include "route/run.h"
+
+struct ek_route_lists {
+    struct ek_opt_items listeners, backends;
+};
+
+/* Keys of a verb whose settings begin with a struct ek_route_lists. */
+extern const struct ek_opt ek_route_list_keys[];
+
+/* Appends the lists to those of *c; the arrays are the arena's, strings are borrowed.
+ * common: what a backend has that does not say its own (report_path, health_path, TLS,
+ * max_sessions). A backend without a name is named by its address; names are compared
+ * over all of them. Errors: EK_EINVAL with file:line:column, the key, its value and what
+ * would be right; EK_ENOMEM; *c unchanged. */
+int ek_route_config_add(struct ek_route_config *c, const struct ek_route_lists *lists,
+                        const struct ek_route_backend *common, struct ek_arena *arena,
+                        struct ek_err *err) EK_MUST_USE;
+
+#endif
