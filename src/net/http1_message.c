@@ -81,7 +81,7 @@ static const char *read_line(struct ek_field *f, struct ek_text line)
 {
     const char *colon = memchr(line.p, ':', line.n);
     size_t n = colon ? (size_t)(colon - line.p) : 0;
-    if (!ek_http1_is_token(line.p, n))
+    if (!colon || !ek_http1_is_token(line.p, n))
         return line.n && is_space(line.p[0]) ? "a header line is folded"
                                              : "a header line is not NAME: VALUE";
     const char *s = colon + 1, *end = line.p + line.n;
