@@ -20,6 +20,7 @@ that a practitioner has, in f32 and bf16, and the fastest is kept for every repe
 
 What lays the rows out (padding, sorting) is done before the clock starts. Useful work
 counts the pairs that the mask shows: 4 dim a pair and head forward, 3.5 times that in all.
+One thread is timed by the process's own processor time, as keel times itself then.
 """
 import argparse
 import json
@@ -200,9 +201,10 @@ class Form:
         self.best = float("inf")
 
     def run(self):
-        start = time.perf_counter()
+        clock = time.process_time if torch.get_num_threads() == 1 else time.perf_counter
+        start = clock()
         torch.autograd.grad(self.f(*self.inputs), self.inputs, self.grads)
-        s = time.perf_counter() - start
+        s = clock() - start
         self.best = min(self.best, s)
         return s
 
