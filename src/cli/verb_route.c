@@ -1,7 +1,7 @@
 /* verb_route.c - keel route: options to a running proxy and back to an exit code. */
 #include "base/log.h"
 #include "cli/verb.h"
-#include "route/run.h"
+#include "route/config.h"
 
 #include <errno.h>
 #include <math.h>
@@ -14,6 +14,7 @@
 #define ARENA_BYTES (4u << 20)
 
 struct settings {
+    struct ek_route_lists lists; /* first: their keys' offsets are its own */
     struct ek_opt_list listen, backend;
     const char *admin, *report_path, *health_path, *tls_cert, *tls_key, *backend_ca;
     const char *key, *via, *policy;
@@ -237,7 +238,7 @@ static const struct ek_opt opts[] = {
 static const struct ek_opt_verb table = {
     .name = "route",
     .summary = "balance WebSocket, gRPC and HTTP sessions by the room backends have",
-    .arguments = "",
+    .arguments = "[CONFIG]",
     .details =
         "A proxy for sessions that last: WebSockets, streams of gRPC, and HTTP answers "
         "that are streamed. Each goes to the backend with the most room by its own "
@@ -245,6 +246,9 @@ static const struct ek_opt_verb table = {
         "placed there since. "
         "Without "
         "reports the one with the fewest sessions for its weight is taken.\n\n"
+        "CONFIG is a YAML file: the flags below as keys (max_queue for --max-queue), "
+        "and "
+        "lists of backends and listeners. Flags override it.\n\n"
         "SIGTERM or SIGINT (Ctrl-C) stops it: no new connections, sessions go on until "
         "they end or --drain is over; a second signal ends them.\n\n"
         "Exit codes: 0 stopped by SIGTERM, 130 by SIGINT, 1 failed while running, 2 "
@@ -252,10 +256,15 @@ static const struct ek_opt_verb table = {
         "options.",
     .examples =
         "keel route --backend 127.0.0.1:9001 --backend 127.0.0.1:9002\n"
+        "keel route --check examples/voice.yaml && keel route examples/voice.yaml\n"
         "keel route --backend a=10.0.0.1:80,weight=4 --backend b=10.0.0.2:80 \\\n"
         "    --report-path /load --listen 0.0.0.0:8000\n"
         "curl -X POST 'http://127.0.0.1:9090/drain?backend=a'",
     .opts = opts,
+    .keys = ek_route_list_keys,
+    .is_config_first = true,
+    .min_args = 0,
+    .max_args = 1,
 };
 
 /* A signal handler has no argument of its own: the one proxy of this process. */
@@ -368,8 +377,9 @@ static int read_backends(struct ek_route_config *c, const struct settings *set,
 static int read_listeners(struct ek_route_config *c, const struct settings *set,
                           struct ek_arena *arena, struct ek_err *err)
 {
-    size_t n = set->listen.n ? set->listen.n : 1;
-    struct ek_route_listener *l = ek_arena_calloc(arena, n, sizeof *l);
+    bool has_none = set->listen.n + set->lists.listeners.n == 0;
+    size_t n = set->listen.n + has_none;
+    struct ek_route_listener *l = ek_arena_calloc(arena, n + 1, sizeof *l);
     if (!l)
         return ek_err_set(err, EK_ENOMEM, "out of memory");
     for (size_t i = 0; i < n; i++) {
@@ -453,6 +463,21 @@ static void read_values(struct ek_route_config *c, const struct settings *set)
     c->trusts_forwarded = set->trust_forwarded;
 }
 
+/* The lists of the file, behind what flags named. */
+static int read_lists(struct ek_route_config *c, const struct settings *set,
+                      struct ek_arena *arena, struct ek_err *err)
+{
+    const struct ek_route_backend common = {
+        .spec = {.max_sessions = (int32_t)set->max_sessions},
+        .has_tls = set->backend_tls,
+        .skips_verify = set->backend_tls_insecure,
+        .tls_ca = set->backend_ca,
+        .report_path = set->report_path,
+        .health_path = set->health_path,
+    };
+    return ek_route_config_add(c, &set->lists, &common, arena, err);
+}
+
 static int read_config(struct ek_route_config *c, const struct settings *set,
                        struct ek_arena *arena, struct ek_err *err)
 {
@@ -465,6 +490,8 @@ static int read_config(struct ek_route_config *c, const struct settings *set,
         rc = read_listeners(c, set, arena, err);
     if (!rc)
         rc = read_backends(c, set, arena, err);
+    if (!rc)
+        rc = read_lists(c, set, arena, err);
     return rc ? rc : ek_route_check(c, err);
 }
 
