@@ -6,6 +6,8 @@
  * the fewest sessions for its weight. */
 #include "route/pool_int.h"
 
+#include <math.h>
+
 static float rank_of(const struct ek_pool_row *row, int32_t room)
 {
     return (float)room * ek_shared_f32_get(&row->slope) +
@@ -27,25 +29,21 @@ static int32_t find_tie(const struct ek_pool *pool, const struct ek_pick *p, flo
     return -1; /* another thread changed it meanwhile */
 }
 
+/* The loop that a decision costs: little more than three loads a backend. */
 static struct ek_choice most_room(struct ek_pool *pool, const struct ek_pick *p)
 {
-    int32_t end = ek_shared_i32_get(&pool->end), best = -1, n_ties = 0;
-    float most = 0;
+    const struct ek_pool_row *rows = pool->rows;
+    int32_t end = ek_shared_i32_get(&pool->end), least = ek_least_room(pool);
+    int32_t best = -1, n_ties = 0;
+    float most = -HUGE_VALF;
     for (int32_t i = 0; i < end; i++) {
-        const struct ek_pool_row *row = &pool->rows[i];
-        int32_t room = ek_shared_i32_get(&row->room);
-        if (!ek_row_admits(pool, room))
+        int32_t room = ek_shared_i32_get(&rows[i].room);
+        float rank = rank_of(&rows[i], room);
+        if (rank < most || room < least || ek_pick_tried(p, i))
             continue;
-        float rank = rank_of(row, room);
-        if ((best >= 0 && rank < most) || ek_pick_tried(p, i))
-            continue;
-        if (best >= 0 && rank == most) {
-            n_ties++;
-            continue;
-        }
+        n_ties = rank == most ? n_ties + 1 : 1;
+        best = rank == most && best >= 0 ? best : i;
         most = rank;
-        best = i;
-        n_ties = 1;
     }
     if (n_ties > 1) {
         int32_t k = (int32_t)ek_rng_below(p->rng, (uint64_t)n_ties);

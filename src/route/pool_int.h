@@ -134,12 +134,15 @@ static inline bool ek_row_is_up(int32_t room)
     return room != EK_ROOM_NONE;
 }
 
-/* A session may be put there. */
+/* The room from which on a session may be put there. */
+static inline int32_t ek_least_room(const struct ek_pool *pool)
+{
+    return pool->o.admission == EK_ADMIT_CAPACITY ? EK_ROOM_UNIT : EK_ROOM_FULL + 1;
+}
+
 static inline bool ek_row_admits(const struct ek_pool *pool, int32_t room)
 {
-    int32_t least =
-        pool->o.admission == EK_ADMIT_CAPACITY ? EK_ROOM_UNIT : EK_ROOM_FULL + 1;
-    return room >= least;
+    return room >= ek_least_room(pool);
 }
 
 static inline double ek_backend_cores(const struct ek_backend *b)

@@ -59,7 +59,7 @@ class Simulate(unittest.TestCase):
         self.assertEqual(a.stdout, b.stdout)
         rows = json.loads(a.stdout)["rows"]
         self.assertEqual(rows[0]["policy"], "effective_capacity")
-        self.assertIn("gap_closed", rows[0]["steady"])
+        self.assertIn("mean", rows[0]["steady"]["overloaded"])
 
 
 if __name__ == "__main__":
