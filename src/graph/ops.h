@@ -108,6 +108,23 @@ struct ek_attention {
 int ek_jagged_attention(struct ek_graph *g, int q, int k, int v, int q_offsets,
                         int k_offsets, const struct ek_attention *o);
 
+/* Every head (dim columns, even) of x turned by its row's position: (x0, x1) of columns
+ * 2i, 2i+1 becomes (x0 cos a - x1 sin a, x1 cos a + x0 sin a), a = position base^(-2i/dim).
+ * positions (N,1) f32 is an input: places, or log(1 + time passed). Reads positions.
+ * Source: Su et al. 2021, "RoFormer". */
+int ek_rope(struct ek_graph *g, int x, int positions, int64_t dim, float base);
+
+/* BlockAttention: z = x w + bias, w (C, (heads + 2 kv_heads) dim); its queries, keys and
+ * values turned by positions; softmax attention within blocks of 64 rows counted from the
+ * start of each sequence. Backward reads what its three operations read. */
+struct ek_block {
+    int heads, kv_heads, dim;
+    float base; /* of rope: 10000 */
+    bool is_causal;
+};
+int ek_block_attention(struct ek_graph *g, int x, int w, int bias, int positions,
+                       int offsets, const struct ek_block *o);
+
 /* Mean over the rows whose target is not negative of -log softmax over the positive and
  * R negatives that the whole batch shares:
  *   s+ = e(h, E[pos]) / temperature,  s_j = e(h, E[neg_j]) / temperature

@@ -300,6 +300,8 @@ static const struct kit_case kit_cases[] = {
     CASE(attention_causal),
     CASE(attention_block),
     CASE(attention_hstu),
+    CASE(rope),
+    CASE(block_attention),
     CASE(attention_broadcast),
     CASE(bce),
     CASE(bce_some),

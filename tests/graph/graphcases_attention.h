@@ -60,6 +60,30 @@ static int case_attention_hstu(struct kit *k)
     return attention(k, o, true);
 }
 
+/* Places of either sign, and between whole numbers. x is read twice. */
+static int case_rope(struct kit *k)
+{
+    int places = kit_input(k, "places", k->axis, 1, EK_DTYPE_F32);
+    int x = kit_x(k, "x", 12, 1);
+    int y = ek_rope(k->g, ek_scale(k->g, x, 2), places, 4, 100);
+    return kit_loss(k, ek_mul(k->g, y, ek_rope(k->g, x, places, 6, 10)), k->axis, 12);
+}
+
+/* x W, rope on all of q, k and v, attention in blocks: grouped heads. */
+static int case_block_attention(struct kit *k)
+{
+    int edge_axis = kit_axis(k, "edges", k->n + 1);
+    int offsets = kit_input(k, "offsets", edge_axis, 1, EK_DTYPE_I64);
+    int places = kit_input(k, "places", k->axis, 1, EK_DTYPE_F32);
+    k->offsets[k->n] = k->n;
+    int x = kit_x(k, "x", 6, 1), w = kit_param(k, "w", 6, 16, 0.5f);
+    int y = ek_block_attention(
+        k->g, x, w, kit_param(k, "b", 1, 16, 0.5f), places, offsets,
+        &(struct ek_block){
+            .heads = 2, .kv_heads = 1, .dim = 4, .base = 10000, .is_causal = true});
+    return kit_loss(k, y, k->axis, 8);
+}
+
 /* GDPA with one set of queries for all sequences. */
 static int case_attention_broadcast(struct kit *k)
 {

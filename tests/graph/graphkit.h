@@ -70,8 +70,9 @@ static inline void kit_bind(struct kit *k)
     static const struct {
         const char *name;
         int kind;
-    } names[] = {{"ids", 0},     {"targets", 1}, {"negatives", 0}, {"offsets", 2},
-                 {"weights", 3}, {"labels", 4},  {"some", 1},      {"sevens", 0}};
+    } names[] = {{"ids", 0},     {"targets", 1}, {"negatives", 0},
+                 {"offsets", 2}, {"weights", 3}, {"labels", 4},
+                 {"some", 1},    {"sevens", 0},  {"places", 3}};
     for (size_t i = 0; i < COUNT(names); i++) {
         int v = ek_graph_find(k->g, names[i].name);
         const void *p[] = {k->identity, k->ints, k->offsets, k->weights, k->unit};
