@@ -211,9 +211,10 @@ static int parse(struct ek_manifest *m, const struct ek_buf *b, const char *path
                  struct ek_err *err)
 {
     const struct ek_json_limits limits = {EK_CHECKPOINT_TEXT_MAX, 1000, 8};
+    const char *text = b->data ? b->data : "";
     json_t *o = NULL;
     int64_t format;
-    int rc = ek_json_parse(&o, b->data ? b->data : "", b->len, &limits, err);
+    int rc = ek_json_parse(&o, text, b->len, &limits, err);
     if (rc) {
         ek_err_prefix(err, "%s", path);
         goto out;
@@ -226,7 +227,7 @@ static int parse(struct ek_manifest *m, const struct ek_buf *b, const char *path
                         format, EK_CHECKPOINT_FORMAT);
         goto out;
     }
-    if (!has_format || !is_whole(&m->crc, b->data, b->len)) {
+    if (!has_format || !is_whole(&m->crc, text, b->len)) {
         rc =
             ek_err_set(err, EK_EFORMAT,
                        "%s: is not followed by the CRC32 of its own bytes: damaged, or "

