@@ -44,7 +44,8 @@ static const struct ek_opt opts[] = {
      .type = EK_OPT_LIST,
      .value = "[NAME=]HOST:PORT[,KEY=VALUE]",
      .help = "where sessions go; keys: weight, cores, max_sessions, protocol (http1, "
-             "http2), agent (HOST:PORT of an agent-check)",
+             "http2), agent (HOST:PORT of an agent-check), reports (orca: by gRPC, out "
+             "of band)",
      AT(backend)},
     {.name = "admin",
      .type = EK_OPT_STR,
@@ -306,6 +307,8 @@ static int read_pair(struct ek_route_backend *b, char *pair, struct ek_err *err)
         b->protocol = EK_ROUTE_HTTP1;
     else if (value && strcmp(pair, "protocol") == 0 && strcmp(value, "http2") == 0)
         b->protocol = EK_ROUTE_HTTP2;
+    else if (value && strcmp(pair, "reports") == 0 && strcmp(value, "orca") == 0)
+        b->reports_orca = true;
     else if (is_number && strcmp(pair, "weight") == 0 && v > 0)
         b->spec.weight = v;
     else if (is_number && strcmp(pair, "cores") == 0)
@@ -316,7 +319,8 @@ static int read_pair(struct ek_route_backend *b, char *pair, struct ek_err *err)
         return ek_err_set(
             err, EK_EINVAL,
             "--backend: '%s': '%s' is none of weight=N (over 0), cores=N, "
-            "max_sessions=N, protocol=http1, protocol=http2, agent=HOST:PORT",
+            "max_sessions=N, protocol=http1, protocol=http2, agent=HOST:PORT, "
+            "reports=orca",
             b->spec.name, pair);
     return 0;
 }

@@ -13,7 +13,7 @@ from concurrent import futures
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "net"))
-from proxykit import Backend, Proxy, echo_tunnel, wait_for  # noqa: E402
+from proxykit import Backend, Proxy, echo_tunnel, need_probe, wait_for  # noqa: E402
 import keelkit  # noqa: E402
 
 try:
@@ -97,7 +97,16 @@ class Echo:
         yield b"|".join(it)
 
 
+def is_sanitized():
+    """A sanitizer keeps what was freed: memory says nothing then."""
+    return b"__asan_init" in need_probe().read_bytes()
+
+
 class Case(unittest.TestCase):
+    def assert_flat(self, kb, limit):
+        if not is_sanitized():
+            self.assertLess(kb, limit)
+
     def setup_proxy(self, n=1, max_streams=None, *words, **settings):
         self.servers = [Echo(f"s{i}", max_streams) for i in range(n)]
         for s in self.servers:
@@ -231,7 +240,7 @@ class Grpc(Case):
             next(call)
         time.sleep(1)
         # 125 MiB wait at the backend; grpcio's client reads ahead a little.
-        self.assertLess(proxy.anon_kb() - before, 2500)
+        self.assert_flat(proxy.anon_kb() - before, 2500)
         call.cancel()
 
     def test_a_slow_backend_stops_its_client_and_memory_stays(self):
@@ -243,7 +252,7 @@ class Grpc(Case):
         time.sleep(1)
         peak[0] = proxy.anon_kb() - before
         self.assertEqual(next(call), str(800 * 65536).encode())
-        self.assertLess(peak[0], 2500)
+        self.assert_flat(peak[0], 2500)
 
     def test_a_refusal_is_unavailable_with_pushback(self):
         proxy = self.setup_proxy(1, None, "max=1", queue_timeout_us=0)
@@ -318,7 +327,7 @@ class Grpc(Case):
                 return per_stream
         per_stream = asyncio.run(main())
         print(f"{per_stream:.2f} kB an idle stream")
-        self.assertLess(per_stream, 6)
+        self.assert_flat(per_stream, 3.1)
 
 
 class Codes(Case):
