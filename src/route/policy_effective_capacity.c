@@ -6,12 +6,11 @@
  * the fewest sessions for its weight. */
 #include "route/pool_int.h"
 
-#include <math.h>
+#include <float.h>
 
-static float rank_of(const struct ek_pool_row *row, int32_t room)
+static float rank_of(const struct ek_pool *pool, int32_t i)
 {
-    return (float)room * ek_shared_f32_get(&row->slope) +
-           ek_shared_f32_get(&row->offset);
+    return ek_shared_f32_get(&pool->ranks[i]);
 }
 
 /* The k-th of the rows whose rank is `most`. */
@@ -20,26 +19,20 @@ static int32_t find_tie(const struct ek_pool *pool, const struct ek_pick *p, flo
 {
     int32_t end = ek_shared_i32_get(&pool->end);
     for (int32_t i = 0; i < end; i++) {
-        const struct ek_pool_row *row = &pool->rows[i];
-        int32_t room = ek_shared_i32_get(&row->room);
-        if (ek_row_admits(pool, room) && rank_of(row, room) == most &&
-            !ek_pick_tried(p, i) && k-- == 0)
+        if (rank_of(pool, i) == most && !ek_pick_tried(p, i) && k-- == 0)
             return i;
     }
     return -1; /* another thread changed it meanwhile */
 }
 
-/* The loop that a decision costs: little more than three loads a backend. */
+/* The loop that a decision costs: a load and a comparison a backend. */
 static struct ek_choice most_room(struct ek_pool *pool, const struct ek_pick *p)
 {
-    const struct ek_pool_row *rows = pool->rows;
-    int32_t end = ek_shared_i32_get(&pool->end), least = ek_least_room(pool);
-    int32_t best = -1, n_ties = 0;
-    float most = -HUGE_VALF;
+    int32_t end = ek_shared_i32_get(&pool->end), best = -1, n_ties = 0;
+    float most = -FLT_MAX; /* over -HUGE_VALF */
     for (int32_t i = 0; i < end; i++) {
-        int32_t room = ek_shared_i32_get(&rows[i].room);
-        float rank = rank_of(&rows[i], room);
-        if (rank < most || room < least || ek_pick_tried(p, i))
+        float rank = rank_of(pool, i);
+        if (rank < most || ek_pick_tried(p, i))
             continue;
         n_ties = rank == most ? n_ties + 1 : 1;
         best = rank == most && best >= 0 ? best : i;
@@ -57,12 +50,8 @@ static struct ek_choice better_of_two(struct ek_pool *pool, const struct ek_pick
 {
     int32_t a = ek_pool_random_row(pool, p);
     int32_t b = a < 0 ? a : ek_pool_random_row(pool, p);
-    if (b >= 0) {
-        const struct ek_pool_row *x = &pool->rows[a], *y = &pool->rows[b];
-        if (rank_of(y, ek_shared_i32_get(&y->room)) >
-            rank_of(x, ek_shared_i32_get(&x->room)))
-            a = b;
-    }
+    if (b >= 0 && rank_of(pool, b) > rank_of(pool, a))
+        a = b;
     return (struct ek_choice){a, EK_REASON_TWO_CHOICES};
 }
 

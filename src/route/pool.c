@@ -63,11 +63,13 @@ int ek_pool_new(struct ek_pool **out, const struct ek_pool_options *o)
     pthread_mutex_init(&pool->lock, NULL);
     pool->o = *o;
     pool->rows = ek_alloc_aligned(64, n * sizeof *pool->rows);
+    pool->ranks = ek_calloc(n, sizeof *pool->ranks);
     pool->sides = ek_calloc(n, sizeof *pool->sides);
     pool->backends = ek_calloc(n, sizeof *pool->backends);
     pool->explain = ek_calloc((size_t)o->n_explained, sizeof *pool->explain);
     int rc = 0;
-    if (!pool->rows || !pool->sides || !pool->backends || !pool->explain)
+    if (!pool->rows || !pool->ranks || !pool->sides || !pool->backends ||
+        !pool->explain)
         rc = EK_ENOMEM;
     if (!rc && EK_IS_DEBUG)
         rc = ek_slots_new(&pool->ledger, LEDGER_MAX);
@@ -78,6 +80,7 @@ int ek_pool_new(struct ek_pool **out, const struct ek_pool_options *o)
     memset(pool->rows, 0, n * sizeof *pool->rows);
     for (size_t i = 0; i < n; i++) {
         ek_shared_i32_set(&pool->rows[i].room, EK_ROOM_NONE);
+        ek_shared_f32_set(&pool->ranks[i], -HUGE_VALF);
         ek_shared_f32_set(&pool->sides[i].inv_weight, 1);
     }
     ek_shared_i32_set(&pool->trust, EK_TRUST_NONE);
@@ -101,6 +104,7 @@ void ek_pool_free(struct ek_pool *pool)
     ek_free(pool->explain);
     ek_free(pool->backends);
     ek_free(pool->sides);
+    ek_free(pool->ranks);
     ek_free(pool->rows);
     pthread_mutex_destroy(&pool->lock);
     ek_free(pool);
@@ -215,7 +219,7 @@ void ek_pool_remove(struct ek_pool *pool, int32_t backend)
 {
     pthread_mutex_lock(&pool->lock);
     pool->backends[backend]->is_removed = true;
-    ek_shared_i32_set(&pool->rows[backend].room, EK_ROOM_NONE);
+    ek_room_close(pool, backend);
     ek_shared_i32_set(&pool->must_refresh, 1);
     pthread_mutex_unlock(&pool->lock);
 }
@@ -248,7 +252,7 @@ void ek_pool_set_drain(struct ek_pool *pool, int32_t backend, bool drains)
     pthread_mutex_lock(&pool->lock);
     pool->backends[backend]->is_drained = drains;
     if (drains)
-        ek_shared_i32_set(&pool->rows[backend].room, EK_ROOM_NONE);
+        ek_room_close(pool, backend);
     ek_shared_i32_set(&pool->must_refresh, 1);
     pthread_mutex_unlock(&pool->lock);
 }

@@ -94,8 +94,10 @@ struct ek_explain_slot {
 
 struct ek_pool {
     struct ek_pool_options o;
-    struct ek_pool_row *rows;     /* (max_backends) */
-    struct ek_pool_side *sides;   /* (max_backends) */
+    struct ek_pool_row *rows;    /* (max_backends) */
+    struct ek_shared_f32 *ranks; /* (max_backends) rank of a row that admits, -HUGE_VALF
+                                     of one that does not: what a decision scans */
+    struct ek_pool_side *sides;  /* (max_backends) */
     struct ek_backend **backends; /* (max_backends) NULL: never used; memory of one
                                      that went is kept for the next */
     struct ek_shared_i32 end;     /* rows beyond were never used */
@@ -172,8 +174,10 @@ struct ek_choice ek_policy_weighted_random(struct ek_pool *, const struct ek_pic
 struct ek_choice ek_policy_round_robin(struct ek_pool *, const struct ek_pick *);
 struct ek_choice ek_policy_hash(struct ek_pool *, const struct ek_pick *);
 
-/* pool_room.c: the row's room from its counters, if it is a candidate. Any thread. */
+/* pool_room.c: the row's room from its counters, if it is a candidate, and its rank.
+ * close: no candidate any more. Any thread. */
 void ek_room_update(struct ek_pool *pool, int32_t i);
+void ek_room_close(struct ek_pool *pool, int32_t i);
 
 /* The next three with the lock held. decide: whether it is a candidate, then its room.
  * refresh: ages, trust, shares, every row. count: of `recent`, placed within (from, to]

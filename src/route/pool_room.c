@@ -38,12 +38,29 @@ static int32_t room_of(const struct ek_pool *pool, int32_t i)
     return (int32_t)(room > EK_ROOM_MIN ? room : EK_ROOM_MIN);
 }
 
+/* A rank may be that of a moment ago; whoever reserves looks at the room. */
+static void update_rank(struct ek_pool *pool, int32_t i)
+{
+    const struct ek_pool_row *row = &pool->rows[i];
+    int32_t room = ek_shared_i32_get(&row->room);
+    float rank =
+        (float)room * ek_shared_f32_get(&row->slope) + ek_shared_f32_get(&row->offset);
+    ek_shared_f32_set(&pool->ranks[i], ek_row_admits(pool, room) ? rank : -HUGE_VALF);
+}
+
 void ek_room_update(struct ek_pool *pool, int32_t i)
 {
     struct ek_shared_i32 *room = &pool->rows[i].room;
     int32_t was = ek_shared_i32_get(room);
     while (was != EK_ROOM_NONE && !ek_shared_i32_swap(room, &was, room_of(pool, i)))
         ;
+    update_rank(pool, i);
+}
+
+void ek_room_close(struct ek_pool *pool, int32_t i)
+{
+    ek_shared_i32_set(&pool->rows[i].room, EK_ROOM_NONE);
+    update_rank(pool, i);
 }
 
 double ek_room_count(const struct ek_backend *b, int64_t from_us, int64_t to_us)
@@ -205,7 +222,7 @@ void ek_room_decide(struct ek_pool *pool, int32_t i, int64_t now_us)
     }
     bool is_new = ek_shared_i32_get(&row->room) == EK_ROOM_NONE;
     if (!is_candidate(b)) {
-        ek_shared_i32_set(&row->room, EK_ROOM_NONE);
+        ek_room_close(pool, i);
         return;
     }
     int32_t limit = b->max_sessions;
@@ -219,6 +236,7 @@ void ek_room_decide(struct ek_pool *pool, int32_t i, int64_t now_us)
         ek_shared_f64_set(&pool->sides[i].taken,
                           weight * ek_shared_f64_get(&pool->turn_now));
         ek_shared_i32_publish(&row->room, room_of(pool, i));
+        update_rank(pool, i);
     } else {
         ek_room_update(pool, i);
     }
