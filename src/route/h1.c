@@ -364,7 +364,7 @@ static void handshake(struct ek_h1 *h)
     int want;
     int rc = ek_tls_handshake(h->sock.tls, &want);
     if (rc == EK_EAGAIN) {
-        h->read_wants = (int8_t)want;
+        h->read_wants = (uint8_t)want;
     } else if (rc) {
         if (h->is_front)
             ek_h1_kill(h, false);

@@ -242,7 +242,7 @@ void ek_h1_read(struct ek_h1 *h)
         size_t got;
         int want = EK_READABLE;
         int rc = ek_sock_read(&h->sock, w->read, sizeof w->read, &got, &want);
-        h->read_wants = (int8_t)want;
+        h->read_wants = (uint8_t)want;
         if (rc == EK_EAGAIN)
             return;
         if (rc == EK_ECLOSED) {

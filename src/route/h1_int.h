@@ -52,7 +52,7 @@ struct ek_h1 {
     uint8_t state;             /* enum ek_h1_state */
     uint8_t out_framing;       /* enum ek_http1_framing */
     uint8_t minor;             /* of the peer's message */
-    int8_t read_wants, write_wants;
+    uint8_t read_wants, write_wants;
     bool is_front;
     bool is_tls;
     bool is_paused;       /* the other half, or the backend, is not ready */

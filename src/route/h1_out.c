@@ -29,7 +29,7 @@ bool ek_h1_flush(struct ek_h1 *h)
         int want = EK_WRITABLE;
         int rc =
             ek_sock_write(&h->sock, h->out.data + sent, h->out.len - sent, &n, &want);
-        h->write_wants = (int8_t)want;
+        h->write_wants = (uint8_t)want;
         if (rc == EK_EAGAIN)
             break;
         if (rc) {
@@ -63,7 +63,7 @@ static int send_bytes(struct ek_h1 *h, const char *p, size_t n)
         size_t k;
         int want = EK_WRITABLE;
         int rc = ek_sock_write(&h->sock, p + done, n - done, &k, &want);
-        h->write_wants = (int8_t)want;
+        h->write_wants = (uint8_t)want;
         if (rc == EK_EAGAIN)
             break;
         if (rc)
@@ -152,7 +152,8 @@ static int send_chunk(struct ek_h1 *h, const char *p, size_t n)
     char *out = h->reactor->write;
     int k = snprintf(out, 32, "%zx\r\n", n);
     memcpy(out + k, p, n);
-    memcpy(out + k + n, "\r\n", 2);
+    out[k + n] = '\r';
+    out[k + n + 1] = '\n';
     return send_bytes(h, out, (size_t)k + n + 2);
 }
 

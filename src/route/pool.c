@@ -65,7 +65,7 @@ int ek_pool_new(struct ek_pool **out, const struct ek_pool_options *o)
     pool->rows = ek_alloc_aligned(64, n * sizeof *pool->rows);
     pool->ranks = ek_calloc(n, sizeof *pool->ranks);
     pool->sides = ek_calloc(n, sizeof *pool->sides);
-    pool->backends = ek_calloc(n, sizeof *pool->backends);
+    pool->backends = ek_calloc(n, sizeof(struct ek_backend *));
     pool->explain = ek_calloc((size_t)o->n_explained, sizeof *pool->explain);
     int rc = 0;
     if (!pool->rows || !pool->ranks || !pool->sides || !pool->backends ||

@@ -4,6 +4,7 @@
 #include "route/relay.h"
 #include "route/report.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* Fields that we add: X-Forwarded-For, X-Forwarded-Proto, Via. */
@@ -91,6 +92,7 @@ static bool is_idempotent(struct ek_text method)
 
 static uint64_t hash(struct ek_text t)
 {
+    assert(t.p || t.n == 0);
     uint64_t h = 0xcbf29ce484222325; /* FNV-1a */
     for (size_t i = 0; i < t.n; i++)
         h = (h ^ (unsigned char)t.p[i]) * 0x100000001b3;

@@ -151,7 +151,7 @@ static int open_reactors(struct ek_route *r, struct ek_err *err)
 {
     struct ek_router *router = &r->router;
     size_t n = (size_t)r->config->threads;
-    router->reactors = ek_calloc(n, sizeof *router->reactors);
+    router->reactors = ek_calloc(n, sizeof(struct ek_reactor *));
     if (!router->reactors)
         return ek_err_set(err, EK_ENOMEM, "out of memory");
     for (size_t i = 0; i < n; i++) {

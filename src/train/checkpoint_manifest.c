@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "train/checkpoint_int.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -129,6 +130,7 @@ static bool read_hex(uint32_t *out, const char *s, size_t n)
 /* Whether the text's last member is the digest of what stands before it. */
 static bool is_whole(uint32_t *crc, const char *text, size_t n)
 {
+    assert(text || n == 0);
     if (n < TAIL_BYTES)
         return false;
     const char *tail = text + n - TAIL_BYTES;

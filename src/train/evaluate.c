@@ -142,7 +142,7 @@ static int open_ranker(struct work *w, const struct ek_evaluate *o, int64_t max_
     return ek_ranker_new(&w->ranker, &r, err);
 }
 
-static int open(struct work *w, const struct ek_evaluate *o, struct ek_err *err)
+static int begin(struct work *w, const struct ek_evaluate *o, struct ek_err *err)
 {
     const struct ek_loader_options l = {.part = o->part,
                                         .max_length = o->config->max_length,
@@ -234,7 +234,7 @@ int ek_evaluate_run(const struct ek_evaluate *o, struct ek_evaluation *out,
 {
     struct work w = {0};
     const int64_t start = ek_clock_us();
-    int rc = open(&w, o, err);
+    int rc = begin(&w, o, err);
     if (!rc)
         rc = run(&w, err);
     if (!rc) {
