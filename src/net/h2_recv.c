@@ -95,13 +95,19 @@ static void refuse_head(struct ek_h2_stream *s, int status, uint32_t code)
 static void on_final_head(struct ek_h2_stream *s, const struct ek_head *h, bool is_last)
 {
     struct ek_h2 *c = s->conn;
-    s->has_head = h->status < 100 || h->status >= 200 || h->status == 101;
+    s->has_head = h->status == 0 || h->status >= 200 || h->status == 101;
     if (c->is_server) {
         s->is_known = true;
         s->is_websocket = h->is_websocket;
     }
     if (s->is_known)
         c->context->handler.on_head(s, h, is_last);
+}
+
+/* Of three digits nghttp2 takes any; 101 is not of HTTP/2 (RFC 9113 8.6). */
+static bool is_status(int status)
+{
+    return status >= 100 && status <= 599 && status != 101;
 }
 
 static void on_head_frame(struct ek_h2_stream *s, const nghttp2_frame *frame)
@@ -121,7 +127,9 @@ static void on_head_frame(struct ek_h2_stream *s, const nghttp2_frame *frame)
             c->context->handler.on_end(s, c->context->fields, n);
         return;
     }
-    if (!ek_h2_head_read(c, &h, &is_unsupported)) {
+    bool is_sound = ek_h2_head_read(c, &h, &is_unsupported) &&
+                    (c->is_server || is_status(h.status));
+    if (!is_sound) {
         c->context->counts.malformed++;
         refuse_head(s, 400, EK_H2_PROTOCOL_ERROR);
         return;
