@@ -226,9 +226,10 @@ static int start_due(struct run *r)
         }
         int32_t slot = w->again[k].session;
         w->again[k] = w->again[--w->n_again];
-        w->sessions[slot].start_end_us =
-            w->now_us + 1000 * w->sessions[slot].class->start_ms;
-        if (place(r, &w->sessions[slot]))
+        struct ek_sim_session *s = &w->sessions[slot];
+        assert(s->class); /* it is between two hosts, and so not dropped */
+        s->start_end_us = w->now_us + 1000 * s->class->start_ms;
+        if (place(r, s))
             w->open[w->n_open++] = slot;
         else
             drop(w, slot);
