@@ -133,9 +133,8 @@ static void report(struct watcher *w)
     if (!rc && !w->is_waiting)
         rc = ek_h2_send(w->stream, out, n);
     w->is_waiting |= rc == EK_EAGAIN;
-    if (rc && rc != EK_EAGAIN)
-        give_up(w);
-    else if (ek_timer_start(&w->timer, w->interval_us))
+    bool is_lost = rc && rc != EK_EAGAIN;
+    if (is_lost || ek_timer_start(&w->timer, w->interval_us))
         give_up(w);
 }
 
