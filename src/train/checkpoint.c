@@ -170,7 +170,7 @@ static bool has_changed(const char *folder, uint32_t seen)
 
 struct peeked {
     char **config, **data;
-    struct ek_progress *progress;
+    struct ek_train_progress *progress;
 };
 
 static int peek_once(const char *folder, void *arg, uint32_t *seen, struct ek_err *err)
@@ -291,7 +291,7 @@ static int retry(int (*once)(const char *, void *, uint32_t *, struct ek_err *),
 }
 
 int ek_checkpoint_peek(const char *folder, char **config, char **data,
-                       struct ek_progress *progress, struct ek_err *err)
+                       struct ek_train_progress *progress, struct ek_err *err)
 {
     struct peeked out = {config, data, progress};
     return retry(peek_once, folder, &out, err);

@@ -27,7 +27,7 @@
 #define EK_CHECKPOINT_FORMAT 1
 
 /* Where training stands: everything a bitwise resume needs beside the numbers. */
-struct ek_progress {
+struct ek_train_progress {
     int64_t epoch, step;       /* of the loader: the step that comes next */
     int64_t steps;             /* optimizer steps done, all epochs */
     int64_t sequences, tokens; /* seen, all epochs */
@@ -42,7 +42,7 @@ struct ek_checkpoint {
     struct ek_params *params;         /* borrowed */
     struct ek_adamw_state *adamw;     /* NULL: no optimizer state is written or read */
     struct ek_adagrad_state *adagrad; /* the same */
-    struct ek_progress progress;
+    struct ek_train_progress progress;
     const char *config; /* the resolved configuration as JSON text; borrowed */
     const char *data; /* what it was trained on, for a person and for a check; UTF-8 */
 };
@@ -62,7 +62,8 @@ int ek_checkpoint_find(char out[4096], const char *folder,
  * (ek_free). Errors: EK_ENOENT there is none; EK_EIO; EK_EFORMAT truncated, other
  * sizes, flipped bytes; EK_EUNSUP a newer format; EK_ENOMEM. */
 int ek_checkpoint_peek(const char *folder, char **config, char **data,
-                       struct ek_progress *progress, struct ek_err *err) EK_MUST_USE;
+                       struct ek_train_progress *progress,
+                       struct ek_err *err) EK_MUST_USE;
 
 /* Fills c->params, which the model has added its parameters to, the optimizers that are
  * not NULL, and the progress; config and data are not touched. Errors: as above;

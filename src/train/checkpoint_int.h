@@ -27,7 +27,7 @@ struct ek_checkpoint_file {
 };
 
 struct ek_manifest {
-    struct ek_progress progress;
+    struct ek_train_progress progress;
     char *data;          /* owned */
     int64_t adamw_steps; /* -1: no state of adamw is there */
     struct ek_checkpoint_file config, model, optimizer;

@@ -37,7 +37,7 @@ static int add_double(struct ek_buf *b, const char *key, double v)
     return isfinite(v) ? ek_json_add_double(b, v) : ek_buf_add_str(b, "null");
 }
 
-static int add_progress(struct ek_buf *b, const struct ek_progress *p)
+static int add_progress(struct ek_buf *b, const struct ek_train_progress *p)
 {
     int rc =
         ek_buf_addf(b, "  \"progress\": {\n    \"seed\": \"%" PRIu64 "\"", p->seed);
@@ -162,7 +162,7 @@ static bool get_seed(uint64_t *out, const json_t *object)
     return s && *s && !*end;
 }
 
-static bool get_progress(struct ek_progress *p, const json_t *o)
+static bool get_progress(struct ek_train_progress *p, const json_t *o)
 {
     return get_seed(&p->seed, o) && get_int(&p->epoch, o, "epoch", 0) &&
            get_int(&p->step, o, "step", 0) && get_int(&p->steps, o, "steps", 0) &&

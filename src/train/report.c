@@ -90,7 +90,7 @@ static int add_mfu(struct ek_buf *b, const struct ek_train *t)
 
 int ek_train_report(struct ek_buf *out, const struct ek_train *t)
 {
-    const struct ek_progress *p = &t->progress;
+    const struct ek_train_progress *p = &t->progress;
     double seconds = t->all.seconds > 1e-9 ? t->all.seconds : 1e-9;
     char metric[16];
     int rc = ek_buf_addf(

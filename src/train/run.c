@@ -27,7 +27,7 @@ int ek_train_new(struct ek_train **out, const struct ek_train_config *c,
     if (hooks)
         t->hooks = *hooks;
     t->progress =
-        (struct ek_progress){.seed = (uint64_t)c->run.seed, .best = (double)NAN};
+        (struct ek_train_progress){.seed = (uint64_t)c->run.seed, .best = (double)NAN};
     t->last_norm = t->interval_mfu = (double)NAN;
     t->last_eval_step = -1;
     ek_buf_init(&t->line, LINE_BYTES);
@@ -137,7 +137,7 @@ static int check_origin(const struct ek_train *t, const char *folder,
 int ek_train_resume(struct ek_train *t, struct ek_err *err)
 {
     char folder[EK_TRAIN_PATH], *config = NULL, *data = NULL;
-    struct ek_progress progress;
+    struct ek_train_progress progress;
     folder_of(folder, t, "last");
     int rc = ek_checkpoint_peek(folder, &config, &data, &progress, err);
     if (!rc)
@@ -195,7 +195,7 @@ static int rank(const struct ek_train *t, enum ek_part part, struct ek_evaluatio
 static int validate(struct ek_train *t, struct ek_err *err)
 {
     struct ek_evaluation e;
-    struct ek_progress *p = &t->progress;
+    struct ek_train_progress *p = &t->progress;
     int rc = rank(t, EK_PART_VALID, &e, err);
     if (rc)
         return rc;
@@ -243,7 +243,7 @@ static int settle(struct ek_train *t, bool is_epoch_end, struct ek_err *err)
 
 static bool is_at_end(struct ek_train *t)
 {
-    const struct ek_progress *p = &t->progress;
+    const struct ek_train_progress *p = &t->progress;
     int64_t patience = t->c->eval.patience, max = t->c->train.max_steps;
     t->is_stopped_early = patience > 0 && p->evals_since_best >= patience;
     return t->is_stopped_early || p->epoch >= t->c->train.epochs ||

@@ -53,7 +53,7 @@ struct ek_train {
     int64_t max_rows, max_sequences;
 
     bool is_resumed;
-    struct ek_progress progress;
+    struct ek_train_progress progress;
     struct ek_batch batch; /* the micro-batch under way, for faults */
 
     /* log */

@@ -68,7 +68,7 @@ int64_t ek_names_nearest(const struct ek_names *names, const char *s, size_t n)
 static int read_config(struct ek_trained *t, const char *folder, struct ek_err *err)
 {
     char *text = NULL, name[4200];
-    struct ek_progress progress;
+    struct ek_train_progress progress;
     int rc = ek_checkpoint_find(t->folder, folder, err);
     if (!rc)
         rc = ek_checkpoint_peek(t->folder, &text, &t->trained_on, &progress, err);

@@ -60,7 +60,7 @@ static int load(int64_t step, struct ek_err *err)
     int rc = ek_checkpoint_load(folder, &c, err);
     assert_int_equal(kit_each(&k, rc ? 77 : step, false), 0);
     assert_int_equal(ek_adamw_steps(k.adamw), rc ? 77 : step);
-    struct ek_progress want = kit_checkpoint(&k, rc ? 77 : step).progress;
+    struct ek_train_progress want = kit_checkpoint(&k, rc ? 77 : step).progress;
     assert_memory_equal(&c.progress, &want, sizeof want);
     kit_release(&k);
     return rc;
@@ -68,7 +68,7 @@ static int load(int64_t step, struct ek_err *err)
 
 static int peek(char **config, char **data, struct ek_err *err)
 {
-    struct ek_progress p;
+    struct ek_train_progress p;
     *config = *data = NULL;
     return ek_checkpoint_peek(folder, config, data, &p, err);
 }

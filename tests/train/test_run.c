@@ -167,7 +167,7 @@ static void a_run_that_blows_up_keeps_its_last_checkpoint(void **state)
     (void)state;
     struct kit k;
     char *config, *data, folder[160];
-    struct ek_progress progress;
+    struct ek_train_progress progress;
     kit_open(&k, "blows",
              "train: {batch: 16, lr: 1e3, weight_decay: 900}\n"
              "checkpoint.every: 1\neval.every: 0\n");
