@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static const int64_t linger_us = 2000000;
 static const int64_t send_timeout_us = 60000000;
 /* A connection to a backend that lives so long gets its probes: the short ones, which
  * are the many, do without four calls. */
@@ -207,7 +206,7 @@ static void linger(struct ek_h1 *h)
     h->out_ended = true;
     h->is_paused = false;
     ek_buf_release(&h->in);
-    ek_h1_set_timer(h, h->out.len > 0 ? send_timeout_us : linger_us);
+    ek_h1_set_timer(h, h->out.len > 0 ? send_timeout_us : EK_H1_LINGER_US);
     if (!ek_h1_flush(h))
         return;
     if (h->out.len == 0 && h->sock.tls)

@@ -70,6 +70,8 @@ struct ek_h1 {
 };
 
 #define EK_H1_NEVER_US (INT64_C(1) << 60)
+/* What a peer has to end its side in once ours is shut. */
+#define EK_H1_LINGER_US INT64_C(2000000)
 
 static inline bool ek_h1_is_alive(const struct ek_h1 *h)
 {

@@ -16,6 +16,8 @@ static void end_side(struct ek_h1 *h)
     if (must && !h->out_shut && h->out.len == 0) {
         h->out_shut = true;
         ek_sock_shut(&h->sock);
+        if (h->state == EK_H1_LINGER)
+            ek_h1_set_timer(h, EK_H1_LINGER_US);
     }
 }
 

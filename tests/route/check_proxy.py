@@ -749,6 +749,27 @@ class Room(Case):
         self.assertEqual(self.last_end(proxy)["why"], "done")
         self._cleanups.pop()  # there is nobody left to ask
 
+    def test_an_early_answer_to_a_client_that_stays_does_not_hold_up_the_drain(self):
+        """The answer comes before the body: the connection ends, its client does not."""
+        def serve(client, backend):
+            while head := client.head():
+                n = int(head[1]["content-length"])
+                client.exactly(n if n < 200000 else 0)
+                answer(client, "early")
+        proxy = self.proxy([serve])
+        client = proxy.connect()
+        for n in (0, 5, 200000):
+            client.send(f"POST /x HTTP/1.1\r\nHost: h\r\nContent-Length: {n}\r\n\r\n"
+                        + "y" * min(n, 100000))
+            status, fields = client.head()
+            self.assertEqual((status, client.body(fields)), (200, b"early"))
+        client.send("y" * 100000)
+        self.assertEqual(fields["connection"], "close")
+        proxy.process.terminate()
+        self.assertEqual(proxy.process.wait(20), 0)
+        self._cleanups.pop()
+        client.close()
+
     def test_a_drain_has_its_deadline(self):
         proxy = self.proxy([echo_tunnel], drain_us=300000)
         client = proxy.connect()
