@@ -3,126 +3,13 @@
 
 #include "base/mem.h"
 #include "route/h1.h"
+#include "route/relay_int.h"
 #include "route/stream.h"
 
-#include <assert.h>
-#include <string.h>
-
-static const int64_t never_us = INT64_C(1) << 60;
 static const int64_t tick_us = 50000; /* the queue is looked at so often */
 
 static void place(struct ek_relay *s);
 static void on_time(struct ek_timer *t);
-
-static const struct ek_route_config *config_of(const struct ek_relay *s)
-{
-    return s->reactor->router->config;
-}
-
-static int64_t now_of(const struct ek_relay *s)
-{
-    return ek_loop_now_us(s->reactor->loop);
-}
-
-/* The end ------------------------------------------------------------------ */
-
-static void free_request(struct ek_relay *s)
-{
-    ek_free(s->request);
-    s->request = NULL;
-}
-
-static void on_end(struct ek_task *t)
-{
-    struct ek_relay *s = EK_LINK_OWNER(t, struct ek_relay, end);
-    free_request(s);
-    ek_timer_stop(&s->timer);
-    ek_free(s);
-}
-
-static void leave_queue(struct ek_relay *s)
-{
-    if (ek_link_is_alone(&s->waiting))
-        return;
-    ek_link_remove(&s->waiting);
-    ek_counter_share(&s->reactor->router->n_waiting, -1);
-}
-
-/* A timer of a reactor that is always started: moving it cannot fail. */
-static void move_timer(struct ek_timer *t, int64_t delay_us)
-{
-    int rc = ek_timer_start(t, delay_us);
-    (void)rc;
-}
-
-static void give_back(struct ek_relay *s)
-{
-    if (!s->placement.pool)
-        return;
-    ek_placement_end(&s->placement, now_of(s));
-    if (!ek_link_is_alone(&s->reactor->queue))
-        move_timer(&s->reactor->tick, 0);
-}
-
-/* The one way out. */
-static void finish(struct ek_relay *s, const char *by, const char *why)
-{
-    assert(s->state != EK_RELAY_OVER && !s->front && !s->back);
-    s->state = EK_RELAY_OVER;
-    leave_queue(s);
-    ek_relay_log_end(s, by, why);
-    give_back(s);
-    ek_link_remove(&s->link);
-    ek_counter_add(&s->reactor->n_sessions, -1);
-    ek_reactor_soon(s->reactor, &s->end);
-}
-
-static struct ek_half *let_go(struct ek_half **half)
-{
-    struct ek_half *h = *half;
-    *half = NULL;
-    if (h)
-        h->session = NULL;
-    return h;
-}
-
-static void end_well(struct ek_relay *s, const char *by)
-{
-    struct ek_half *front = let_go(&s->front), *back = let_go(&s->back);
-    if (back)
-        back->ops->detach(back);
-    if (front)
-        front->ops->detach(front);
-    finish(s, by, "done");
-}
-
-static void end_badly(struct ek_relay *s, uint32_t code, const char *by,
-                      const char *why)
-{
-    struct ek_half *front = let_go(&s->front), *back = let_go(&s->back);
-    if (back)
-        back->ops->reset(back, code);
-    if (front)
-        front->ops->reset(front, code);
-    finish(s, by, why);
-}
-
-/* Before the answer's head: with an answer of our own. */
-static void refuse(struct ek_relay *s, int status, const char *why)
-{
-    struct ek_half *front = let_go(&s->front), *back = let_go(&s->back);
-    struct ek_refusal r = {.status = status, .why = why};
-    if (status == 503) {
-        double least = (double)config_of(s)->retry_after_us / 1000;
-        r.retry_after_ms = (int64_t)(least * (1 + ek_rng_uniform(&s->reactor->rng)));
-    }
-    s->status = (int16_t)status;
-    if (back)
-        back->ops->reset(back, EK_RESET_CANCEL);
-    if (front)
-        front->ops->refuse(front, &r);
-    finish(s, "proxy", why);
-}
 
 /* Time --------------------------------------------------------------------- */
 
@@ -133,29 +20,30 @@ static int64_t least(int64_t a, int64_t b)
 
 static int64_t silence_us(const struct ek_relay *s)
 {
-    int64_t limit = config_of(s)->tunnel_timeout_us;
+    int64_t limit = ek_relay_config(s)->tunnel_timeout_us;
     return limit > 0 ? s->seen_us + limit : INT64_MAX;
 }
 
 static void set_open_timer(struct ek_relay *s)
 {
     int64_t due = least(least(s->log_us, s->over_us), silence_us(s));
-    move_timer(&s->timer, due == INT64_MAX ? never_us : due - now_of(s));
+    ek_relay_move_timer(&s->timer,
+                        due == INT64_MAX ? EK_RELAY_NEVER_US : due - ek_relay_now(s));
 }
 
 static void on_open_time(struct ek_relay *s)
 {
-    int64_t now = now_of(s);
+    int64_t now = ek_relay_now(s);
     if (now >= s->over_us) {
-        end_badly(s, EK_RESET_NO_ERROR, "proxy", "max_age");
+        ek_relay_end_ours(s, "max_age", "the stream reached its greatest age");
         return;
     }
     if (now >= silence_us(s)) {
-        end_badly(s, EK_RESET_CANCEL, "proxy", "silent");
+        ek_relay_end_badly(s, EK_RESET_CANCEL, "proxy", "silent");
         return;
     }
     if (now >= s->log_us) {
-        s->log_us = now + config_of(s)->log_interval_us;
+        s->log_us = now + ek_relay_config(s)->log_interval_us;
         ek_relay_log_minute(s);
     }
     set_open_timer(s);
@@ -164,13 +52,16 @@ static void on_open_time(struct ek_relay *s)
 static void on_time(struct ek_timer *t)
 {
     struct ek_relay *s = t->owner;
-    int rc = ek_timer_start(t, never_us); /* its place in the heap was just freed */
+    int rc =
+        ek_timer_start(t, EK_RELAY_NEVER_US); /* its place in the heap was just freed */
     (void)rc;
     if (s->state == EK_RELAY_WAITING) {
         ek_counter_add(&s->reactor->counters.refused, 1);
-        refuse(s, 503, "no backend had room in time");
+        ek_relay_refuse(s, 503, "no backend had room in time");
+    } else if (s->state == EK_RELAY_OPENING && ek_relay_now(s) >= s->over_us) {
+        ek_relay_refuse(s, 503, "the session reached its greatest age");
     } else if (s->state == EK_RELAY_OPENING && s->is_connected) {
-        refuse(s, 504, "the backend did not answer in time");
+        ek_relay_refuse(s, 504, "the backend did not answer in time");
     } else if (s->state == EK_RELAY_OPENING) {
         struct ek_half *back = s->back;
         ek_relay_reset(back, EK_RESET_REFUSED); /* as if it had failed by itself */
@@ -186,7 +77,7 @@ static int pick(struct ek_relay *s, struct ek_placement *out)
 {
     const struct ek_route_request *r = s->request;
     struct ek_pick p = {
-        .now_us = now_of(s),
+        .now_us = ek_relay_now(s),
         .key = r->key,
         .session = s->id,
         .tried = r->tried,
@@ -199,7 +90,7 @@ static int pick(struct ek_relay *s, struct ek_placement *out)
 static bool enqueue(struct ek_relay *s)
 {
     struct ek_reactor *w = s->reactor;
-    const struct ek_route_config *c = config_of(s);
+    const struct ek_route_config *c = ek_relay_config(s);
     if (c->queue_timeout_us <= 0 || !ek_link_is_alone(&s->waiting))
         return false;
     if (ek_counter_share(&w->router->n_waiting, 1) > c->max_queue) {
@@ -209,14 +100,15 @@ static bool enqueue(struct ek_relay *s)
     ek_link_append(&w->queue, &s->waiting);
     ek_counter_add(&w->counters.queued, 1);
     s->state = EK_RELAY_WAITING;
-    move_timer(&s->timer, c->queue_timeout_us);
-    move_timer(&w->tick, tick_us);
+    ek_relay_move_timer(&s->timer, c->queue_timeout_us);
+    ek_relay_move_timer(&w->tick, tick_us);
     return true;
 }
 
 static void note(struct ek_relay *s, bool is_ok)
 {
-    ek_pool_note(s->reactor->router->pool, s->placement.backend, is_ok, now_of(s));
+    ek_pool_note(s->reactor->router->pool, s->placement.backend, is_ok,
+                 ek_relay_now(s));
 }
 
 static void forget_backend(struct ek_relay *s)
@@ -224,7 +116,7 @@ static void forget_backend(struct ek_relay *s)
     struct ek_route_request *r = s->request;
     if (r->n_tried < EK_TRIED_MAX)
         r->tried[r->n_tried++] = s->placement.backend;
-    give_back(s);
+    ek_relay_give_back(s);
 }
 
 /* Opens the half towards the placement's backend and gives it the request. */
@@ -244,10 +136,10 @@ static int open_back(struct ek_relay *s)
     s->state = EK_RELAY_OPENING;
     s->is_connected = false;
     s->is_reused = is_connected && !is_h2; /* a stream is always new */
-    move_timer(&s->timer, config_of(s)->connect_timeout_us);
+    ek_relay_move_timer(&s->timer, ek_relay_config(s)->connect_timeout_us);
     rc = back->ops->head(back, &s->request->head, s->request->is_last);
     if (rc) {
-        let_go(&s->back);
+        ek_relay_let_go(&s->back);
         back->ops->reset(back, EK_RESET_CANCEL);
         return rc;
     }
@@ -266,11 +158,11 @@ static bool pick_or_refuse(struct ek_relay *s)
         return false;
     ek_counter_add(&s->reactor->counters.refused, 1);
     if (rc == EK_EBUSY)
-        refuse(s, 503, "no backend has room");
+        ek_relay_refuse(s, 503, "no backend has room");
     else if (s->request->n_tried > 0)
-        refuse(s, 502, "no backend could be reached");
+        ek_relay_refuse(s, 502, "no backend could be reached");
     else
-        refuse(s, 503, "no backend is up");
+        ek_relay_refuse(s, 503, "no backend is up");
     return false;
 }
 
@@ -280,7 +172,7 @@ static void open_placed(struct ek_relay *s)
     int rc;
     while ((rc = open_back(s)) != 0) {
         if (rc == EK_ENOMEM) {
-            refuse(s, 503, "out of memory");
+            ek_relay_refuse(s, 503, "out of memory");
             return;
         }
         ek_counter_add(&s->reactor->counters.connect_failures, 1);
@@ -304,14 +196,14 @@ void ek_relay_serve_queue(struct ek_reactor *w)
         int rc = pick(s, &s->placement);
         if (rc == EK_EBUSY)
             break;
-        leave_queue(s);
+        ek_relay_leave_queue(s);
         if (rc)
-            refuse(s, 503, "no backend is up");
+            ek_relay_refuse(s, 503, "no backend is up");
         else
             open_placed(s);
     }
     if (!ek_link_is_alone(&w->queue))
-        move_timer(&w->tick, tick_us);
+        ek_relay_move_timer(&w->tick, tick_us);
 }
 
 /* May another backend have it? */
@@ -336,14 +228,14 @@ static struct ek_relay *make(struct ek_reactor *w, const struct ek_head *request
         return NULL;
     ek_timer_init(&s->timer, w->loop, on_time, s);
     if (ek_route_request_new(&s->request, w, request, is_last, client) ||
-        ek_timer_start(&s->timer, never_us)) {
+        ek_timer_start(&s->timer, EK_RELAY_NEVER_US)) {
         ek_free(s->request);
         ek_free(s);
         return NULL;
     }
     s->reactor = w;
     s->id = (uint64_t)ek_counter_share(&w->router->next_id, 1);
-    s->begun_us = s->seen_us = now_of(s);
+    s->begun_us = s->seen_us = ek_relay_now(s);
     s->log_us = c->logs_sessions && c->log_interval_us > 0
                     ? s->begun_us + c->log_interval_us
                     : INT64_MAX;
@@ -356,7 +248,7 @@ static struct ek_relay *make(struct ek_reactor *w, const struct ek_head *request
     s->is_grpc = s->request->is_grpc;
     s->front_ended = is_last;
     ek_link_init(&s->waiting);
-    ek_task_init(&s->end, on_end);
+    ek_task_init(&s->end, ek_relay_on_end);
     ek_link_append(&w->sessions, &s->link);
     ek_counter_add(&w->n_sessions, 1);
     ek_counter_add(&w->counters.sessions, 1);
@@ -382,10 +274,11 @@ void ek_relay_begin(struct ek_reactor *w, struct ek_half *front,
 void ek_relay_connected(struct ek_half *from)
 {
     struct ek_relay *s = from->session;
-    int64_t limit = config_of(s)->answer_timeout_us;
+    int64_t limit = ek_relay_config(s)->answer_timeout_us, now = ek_relay_now(s);
+    int64_t due = least(limit > 0 ? now + limit : INT64_MAX, s->over_us);
     s->is_connected = true;
     note(s, true);
-    move_timer(&s->timer, limit > 0 ? limit : never_us);
+    ek_relay_move_timer(&s->timer, due == INT64_MAX ? EK_RELAY_NEVER_US : due - now);
     /* A WebSocket's bytes wait for the 101. */
     if (s->front && !s->front_ended && !s->request->head.is_websocket)
         s->front->ops->resume(s->front);
@@ -404,7 +297,7 @@ static bool went_elsewhere(struct ek_relay *s)
     r->n_tried--;
     if (rc)
         return false;
-    struct ek_half *back = let_go(&s->back);
+    struct ek_half *back = ek_relay_let_go(&s->back);
     back->ops->reset(back, EK_RESET_CANCEL);
     ek_counter_add(&s->reactor->counters.retries, 1);
     forget_backend(s);
@@ -424,17 +317,17 @@ static void open_session(struct ek_relay *s, const struct ek_head *head, bool is
         ek_counter_add(&s->reactor->counters.websockets, 1);
     ek_relay_log_start(s);
     int rc = s->front->ops->head(s->front, head, is_last);
-    free_request(s);
+    ek_relay_free_request(s);
     set_open_timer(s);
     if (rc) {
-        end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
+        ek_relay_end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
         return;
     }
     if (s->is_websocket)
         s->front->ops->resume(s->front);
     if (is_last) {
         s->back_ended = true;
-        end_well(s, "backend");
+        ek_relay_end_well(s, "backend");
     }
 }
 
@@ -446,7 +339,7 @@ void ek_relay_head(struct ek_half *from, const struct ek_head *head, bool is_las
     if (head->status < 200 && !head->is_websocket) {
         int rc = s->front->ops->head(s->front, head, false);
         if (rc)
-            end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
+            ek_relay_end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
         return;
     }
     if (head->status == 503 && went_elsewhere(s))
@@ -460,7 +353,7 @@ int ek_relay_body(struct ek_half *from, const char *p, size_t n)
     struct ek_relay *s = from->session;
     bool is_up = from == s->front;
     struct ek_half *to = is_up ? s->back : s->front;
-    s->seen_us = now_of(s);
+    s->seen_us = ek_relay_now(s);
     if (is_up) {
         s->has_body = true;
         s->bytes_up += n;
@@ -475,7 +368,7 @@ int ek_relay_body(struct ek_half *from, const char *p, size_t n)
         return rc;
     }
     if (rc)
-        end_badly(s, EK_RESET_CANCEL, is_up ? "backend" : "client", "closed");
+        ek_relay_end_badly(s, EK_RESET_CANCEL, is_up ? "backend" : "client", "closed");
     return 0;
 }
 
@@ -498,9 +391,9 @@ void ek_relay_trailers(struct ek_half *from, const struct ek_field *fields, size
     }
     int rc = n_kept > 0 ? to->ops->trailers(to, kept, n_kept) : to->ops->end(to);
     if (rc)
-        end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
+        ek_relay_end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
     else if (s->back_ended && (s->front_ended || !s->is_websocket))
-        end_well(s, is_first ? by : is_up ? "backend" : "client");
+        ek_relay_end_well(s, is_first ? by : is_up ? "backend" : "client");
 }
 
 void ek_relay_end(struct ek_half *from)
@@ -529,7 +422,7 @@ static void lose_back(struct ek_relay *s, uint32_t code, bool is_stream)
     s->back = NULL;
     if (s->state != EK_RELAY_OPENING) {
         ek_counter_add(&w->counters.backend_aborts, 1);
-        end_badly(s, code, "backend", "reset");
+        ek_relay_end_badly(s, code, "backend", "reset");
         return;
     }
     if (!s->is_connected) {
@@ -549,12 +442,13 @@ static void lose_back(struct ek_relay *s, uint32_t code, bool is_stream)
     }
     ek_counter_add(&w->counters.backend_aborts, 1);
     if (is_stream && is_passed_on(s, code)) {
-        end_badly(s, code, "backend", "reset");
+        ek_relay_end_badly(s, code, "backend", "reset");
         return;
     }
-    refuse(s, 502,
-           code == EK_RESET_PROTOCOL ? "the backend's answer is no HTTP"
-                                     : "the backend closed before it answered");
+    ek_relay_refuse(s, 502,
+                    code == EK_RESET_PROTOCOL
+                        ? "the backend's answer is no HTTP"
+                        : "the backend closed before it answered");
 }
 
 void ek_relay_reset(struct ek_half *from, uint32_t code)
@@ -567,7 +461,8 @@ void ek_relay_reset(struct ek_half *from, uint32_t code)
     }
     s->front = NULL;
     ek_counter_add(&s->reactor->counters.client_aborts, 1);
-    end_badly(s, code, "client", code == EK_RESET_PROTOCOL ? "bad_request" : "left");
+    ek_relay_end_badly(s, code, "client",
+                       code == EK_RESET_PROTOCOL ? "bad_request" : "left");
 }
 
 void ek_relay_end_all(struct ek_reactor *w)
@@ -575,8 +470,8 @@ void ek_relay_end_all(struct ek_reactor *w)
     while (!ek_link_is_alone(&w->sessions)) {
         struct ek_relay *s = EK_LINK_OWNER(w->sessions.next, struct ek_relay, link);
         if (s->state == EK_RELAY_OPEN)
-            end_badly(s, EK_RESET_NO_ERROR, "proxy", "drain");
+            ek_relay_end_ours(s, "drain", "the proxy is shutting down");
         else
-            refuse(s, 503, "the proxy is shutting down");
+            ek_relay_refuse(s, 503, "the proxy is shutting down");
     }
 }

@@ -41,7 +41,7 @@ class Echo:
             "Unary": grpc.unary_unary_rpc_method_handler(self.unary),
             "Chat": stream(self.chat), "Fail": stream(self.fail),
             "Flood": stream(self.flood), "Swallow": stream(self.swallow),
-            "Early": stream(self.early), "Collect": stream(self.collect)}),))
+            "Early": stream(self.early), "Mute": stream(self.mute), "Collect": stream(self.collect)}),))
         self.port = self.server.add_insecure_port("127.0.0.1:0")
         self.server.start()
 
@@ -82,6 +82,13 @@ class Echo:
         self.begin(ctx)
         yield b"enough"  # and the end, whatever the client still says
 
+    def mute(self, it, ctx):
+        """No head, no message, until the client goes."""
+        gone = threading.Event()
+        if ctx.add_callback(gone.set):
+            gone.wait(30)
+        yield b""
+
     def flood(self, it, ctx):
         self.begin(ctx)
         for _ in range(2000):
@@ -121,8 +128,12 @@ class Case(unittest.TestCase):
                 self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0),
                                 "placements were not given back:\n" + proxy.output())
         self.addCleanup(end)
-        self.process = proxy
+        self.process, self.end = proxy, end
         return proxy
+
+    def forget(self, proxy):
+        """It has ended: there is nobody to ask for its ledger."""
+        self._cleanups = [c for c in self._cleanups if c[0] is not self.end]
 
     def channel(self, proxy, **options):
         channel = grpc.insecure_channel(
@@ -308,6 +319,45 @@ class Grpc(Case):
             call.cancel()
         hold.set()
 
+    def talk_and_hold(self, channel, method):
+        hold = threading.Event()
+        self.addCleanup(hold.set)
+
+        def talk():
+            yield b"one"
+            hold.wait(30)
+        return channel.stream_stream(f"/t.T/{method}")(talk(), timeout=30)
+
+    def assert_unavailable(self, call, details):
+        with self.assertRaises(grpc.RpcError) as e:
+            next(call)
+        self.assertEqual((e.exception.code(), e.exception.details()),
+                         (grpc.StatusCode.UNAVAILABLE, details))
+
+    def test_a_stream_at_its_greatest_age_is_unavailable(self):
+        channel = self.channel(self.setup_proxy(max_age_us=500000))
+        call = self.talk_and_hold(channel, "Chat")
+        self.assertEqual(next(call), b"one")
+        self.assert_unavailable(call, "the stream reached its greatest age")
+        self.assertTrue(wait_for(lambda: self.servers[0].open == 0))
+
+    def test_a_stream_at_its_greatest_age_before_its_head_is_unavailable(self):
+        call = self.talk_and_hold(self.channel(self.setup_proxy(max_age_us=500000)),
+                                  "Mute")
+        self.assert_unavailable(call, "the session reached its greatest age")
+
+    def test_streams_at_the_drains_deadline_are_unavailable(self):
+        proxy = self.setup_proxy(drain_us=500000)
+        channel = self.channel(proxy)
+        calls = [self.talk_and_hold(channel, m) for m in ("Chat", "Mute")]
+        self.assertEqual(next(calls[0]), b"one")
+        self.assertTrue(wait_for(lambda: proxy.metric("open_sessions") == 2))
+        proxy.process.terminate()
+        for call in calls:
+            self.assert_unavailable(call, "the proxy is shutting down")
+        self.assertEqual(proxy.process.wait(20), 0)
+        self.forget(proxy)
+
     def test_aio_streams_idle_cost_little_memory(self):
         proxy = self.setup_proxy()
 
@@ -459,6 +509,19 @@ class Versions(Case):
         self.assertEqual(c.streams[stream]["head"][":status"], "200")
         c.send(stream, b"\x81\x85abcdefghi", end=False)
         c.until(lambda: c.streams[stream]["data"] == b"\x81\x85abcdefghi")
+
+    def test_a_websocket_on_http_2_at_its_greatest_age_is_reset_without_error(self):
+        backend = Backend(echo_tunnel)
+        self.addCleanup(backend.close)
+        c = H2Client(self.proxy([backend.port], max_age_us=500000).port)
+        self.addCleanup(c.close)
+        c.until(lambda: c.conn.remote_settings.enable_connect_protocol == 1)
+        stream = c.request("/chat", method="CONNECT", end=False, headers=[
+            (":protocol", "websocket"), ("sec-websocket-version", "13")])
+        c.until(lambda: c.streams[stream]["reset"] is not None)
+        s = c.streams[stream]
+        self.assertEqual((s["head"][":status"], s["trailers"], s["reset"]),
+                         ("200", None, 0))
 
     def test_a_websocket_of_rfc_6455_reaches_one_of_rfc_8441(self):
         probe = Probe()

@@ -1,0 +1,121 @@
+/* relay_end.c - a session's ways out: each gives its placement back, once. */
+#include "base/mem.h"
+#include "route/relay_int.h"
+#include "route/stream.h"
+
+#include <assert.h>
+#include <string.h>
+
+void ek_relay_free_request(struct ek_relay *s)
+{
+    ek_free(s->request);
+    s->request = NULL;
+}
+
+void ek_relay_on_end(struct ek_task *t)
+{
+    struct ek_relay *s = EK_LINK_OWNER(t, struct ek_relay, end);
+    ek_relay_free_request(s);
+    ek_timer_stop(&s->timer);
+    ek_free(s);
+}
+
+void ek_relay_leave_queue(struct ek_relay *s)
+{
+    if (ek_link_is_alone(&s->waiting))
+        return;
+    ek_link_remove(&s->waiting);
+    ek_counter_share(&s->reactor->router->n_waiting, -1);
+}
+
+void ek_relay_give_back(struct ek_relay *s)
+{
+    if (!s->placement.pool)
+        return;
+    ek_placement_end(&s->placement, ek_relay_now(s));
+    if (!ek_link_is_alone(&s->reactor->queue))
+        ek_relay_move_timer(&s->reactor->tick, 0);
+}
+
+/* The one way out. */
+static void finish(struct ek_relay *s, const char *by, const char *why)
+{
+    assert(s->state != EK_RELAY_OVER && !s->front && !s->back);
+    s->state = EK_RELAY_OVER;
+    ek_relay_leave_queue(s);
+    ek_relay_log_end(s, by, why);
+    ek_relay_give_back(s);
+    ek_link_remove(&s->link);
+    ek_counter_add(&s->reactor->n_sessions, -1);
+    ek_reactor_soon(s->reactor, &s->end);
+}
+
+struct ek_half *ek_relay_let_go(struct ek_half **half)
+{
+    struct ek_half *h = *half;
+    *half = NULL;
+    if (h)
+        h->session = NULL;
+    return h;
+}
+
+void ek_relay_end_well(struct ek_relay *s, const char *by)
+{
+    struct ek_half *front = ek_relay_let_go(&s->front),
+                   *back = ek_relay_let_go(&s->back);
+    if (back)
+        back->ops->detach(back);
+    if (front)
+        front->ops->detach(front);
+    finish(s, by, "done");
+}
+
+void ek_relay_end_badly(struct ek_relay *s, uint32_t code, const char *by,
+                        const char *why)
+{
+    struct ek_half *front = ek_relay_let_go(&s->front),
+                   *back = ek_relay_let_go(&s->back);
+    if (back)
+        back->ops->reset(back, code);
+    if (front)
+        front->ops->reset(front, code);
+    finish(s, by, why);
+}
+
+/* An open session that the proxy itself ends. gRPC reads UNAVAILABLE in trailers: a reset
+ * would be INTERNAL to it. */
+void ek_relay_end_ours(struct ek_relay *s, const char *why, const char *message)
+{
+    struct ek_field fields[2] = {{{"grpc-status", 11}, {"14", 2}},
+                                 {{"grpc-message", 12}, {message, strlen(message)}}};
+    bool says_why =
+        s->is_grpc && !s->is_websocket && s->front && s->front->ops == &ek_stream_ops;
+    if (!says_why || s->front->ops->trailers(s->front, fields, 2)) {
+        ek_relay_end_badly(s, EK_RESET_NO_ERROR, "proxy", why);
+        return;
+    }
+    struct ek_half *front = ek_relay_let_go(&s->front),
+                   *back = ek_relay_let_go(&s->back);
+    if (back)
+        back->ops->reset(back, EK_RESET_CANCEL);
+    front->ops->detach(front);
+    finish(s, "proxy", why);
+}
+
+/* Before the answer's head: with an answer of our own. */
+void ek_relay_refuse(struct ek_relay *s, int status, const char *why)
+{
+    struct ek_half *front = ek_relay_let_go(&s->front),
+                   *back = ek_relay_let_go(&s->back);
+    struct ek_refusal r = {.status = status, .why = why};
+    if (status == 503) {
+        double least = (double)ek_relay_config(s)->retry_after_us / 1000;
+        r.retry_after_ms = (int64_t)(least * (1 + ek_rng_uniform(&s->reactor->rng)));
+    }
+    s->status = (int16_t)status;
+    if (back)
+        back->ops->reset(back, EK_RESET_CANCEL);
+    if (front)
+        front->ops->refuse(front, &r);
+    finish(s, "proxy", why);
+}
