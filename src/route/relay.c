@@ -119,6 +119,32 @@ static void forget_backend(struct ek_relay *s)
     ek_relay_give_back(s);
 }
 
+/* Of a gRPC request one window is kept until the answer's head, so that a backend that
+ * looked at nothing of it costs its client nothing. */
+static void keep_body(struct ek_relay *s, const char *p, size_t n)
+{
+    struct ek_route_request *r = s->request;
+    if (s->has_body || !r)
+        return;
+    if (r->is_grpc && !r->head.is_websocket && ek_buf_add(&r->kept, p, n) == 0)
+        return;
+    s->has_body = true;
+    ek_buf_release(&r->kept);
+}
+
+int ek_relay_say_again(struct ek_relay *s)
+{
+    const struct ek_buf *kept = &s->request->kept;
+    int rc = kept->len > 0 ? s->back->ops->body(s->back, kept->data, kept->len) : 0;
+    if (!rc)
+        s->front->ops->resume(s->front); /* the one before it may have stopped it */
+    if (rc == EK_EAGAIN)
+        rc = 0; /* `drained` is owed, and lets the front go on */
+    if (!rc && s->front_ended && !s->request->is_last)
+        rc = s->back->ops->end(s->back);
+    return rc;
+}
+
 /* Opens the half towards the placement's backend and gives it the request. */
 static int open_back(struct ek_relay *s)
 {
@@ -138,6 +164,8 @@ static int open_back(struct ek_relay *s)
     s->is_reused = is_connected && !is_h2; /* a stream is always new */
     ek_relay_move_timer(&s->timer, ek_relay_config(s)->connect_timeout_us);
     rc = back->ops->head(back, &s->request->head, s->request->is_last);
+    if (!rc && s->is_flowing)
+        rc = ek_relay_say_again(s);
     if (rc) {
         ek_relay_let_go(&s->back);
         back->ops->reset(back, EK_RESET_CANCEL);
@@ -154,7 +182,7 @@ static bool pick_or_refuse(struct ek_relay *s)
     int rc = pick(s, &s->placement);
     if (!rc)
         return true;
-    if (rc == EK_EBUSY && enqueue(s))
+    if (rc == EK_EBUSY && !s->is_flowing && enqueue(s))
         return false;
     ek_counter_add(&s->reactor->counters.refused, 1);
     if (rc == EK_EBUSY)
@@ -210,8 +238,10 @@ void ek_relay_serve_queue(struct ek_reactor *w)
 static bool can_retry(const struct ek_relay *s, uint32_t code)
 {
     const struct ek_route_request *r = s->request;
-    /* A front that was told to go on may have its body under way. */
-    bool keeps_body = r->is_last || r->head.is_websocket || !s->is_connected;
+    /* A front that was told to go on may have its body under way: gRPC's is kept, and
+     * said again where nothing of it was looked at. */
+    bool says_again = r->is_grpc && code == EK_RESET_REFUSED;
+    bool keeps_body = !s->is_flowing || says_again;
     return s->state == EK_RELAY_OPENING && !s->has_body && keeps_body &&
            r->n_tried < EK_TRIED_MAX - 1 &&
            (code == EK_RESET_REFUSED || r->is_idempotent);
@@ -229,7 +259,7 @@ static struct ek_relay *make(struct ek_reactor *w, const struct ek_head *request
     ek_timer_init(&s->timer, w->loop, on_time, s);
     if (ek_route_request_new(&s->request, w, request, is_last, client) ||
         ek_timer_start(&s->timer, EK_RELAY_NEVER_US)) {
-        ek_free(s->request);
+        ek_route_request_free(s->request);
         ek_free(s);
         return NULL;
     }
@@ -280,8 +310,10 @@ void ek_relay_connected(struct ek_half *from)
     note(s, true);
     ek_relay_move_timer(&s->timer, due == INT64_MAX ? EK_RELAY_NEVER_US : due - now);
     /* A WebSocket's bytes wait for the 101. */
-    if (s->front && !s->front_ended && !s->request->head.is_websocket)
+    if (s->front && !s->front_ended && !s->request->head.is_websocket) {
+        s->is_flowing = true;
         s->front->ops->resume(s->front);
+    }
 }
 
 /* A backend that says "elsewhere" is believed if there is an elsewhere. */
@@ -289,7 +321,7 @@ static bool went_elsewhere(struct ek_relay *s)
 {
     struct ek_placement next;
     struct ek_route_request *r = s->request;
-    if (!can_retry(s, EK_RESET_REFUSED))
+    if (s->is_flowing || !can_retry(s, EK_RESET_REFUSED))
         return false;
     r->tried[r->n_tried] = s->placement.backend;
     r->n_tried++;
@@ -355,7 +387,7 @@ int ek_relay_body(struct ek_half *from, const char *p, size_t n)
     struct ek_half *to = is_up ? s->back : s->front;
     s->seen_us = ek_relay_now(s);
     if (is_up) {
-        s->has_body = true;
+        keep_body(s, p, n);
         s->bytes_up += n;
         ek_counter_add(&s->reactor->counters.bytes_up, (int64_t)n);
     } else {
@@ -383,6 +415,8 @@ void ek_relay_trailers(struct ek_half *from, const struct ek_field *fields, size
         s->front_ended = true;
     else
         s->back_ended = true;
+    if (is_up && n > 0)
+        s->has_body = true; /* trailers of a request are not kept */
     struct ek_field kept[EK_HEAD_MAX_FIELDS];
     size_t n_kept = 0;
     for (size_t i = 0; i < n; i++) {

@@ -7,6 +7,7 @@
 #ifndef EVENKEEL_ROUTE_RELAY_H
 #define EVENKEEL_ROUTE_RELAY_H
 
+#include "base/buf.h"
 #include "net/http1_message.h"
 #include "route/reactor.h"
 
@@ -16,6 +17,9 @@ enum ek_relay_state {
     EK_RELAY_OPEN,    /* the answer's head was passed on */
     EK_RELAY_OVER,
 };
+
+/* What is kept of a gRPC request's body to be said again; its buffer grows by need. */
+enum { EK_RELAY_KEPT_BYTES = 16384 };
 
 /* A request until it is answered: one block, strings behind it. */
 struct ek_route_request {
@@ -29,6 +33,7 @@ struct ek_route_request {
     int32_t tried[EK_TRIED_MAX];
     int n_tried;
     struct ek_field *fields;
+    struct ek_buf kept; /* gRPC: all of its body that was passed on; owned */
 };
 
 struct ek_relay {
@@ -49,7 +54,8 @@ struct ek_relay {
     int64_t seen_us; /* last byte, either way */
     uint8_t state;   /* enum ek_relay_state */
     bool is_websocket, is_grpc;
-    bool has_body;    /* a byte of the request's body was passed on */
+    bool has_body;    /* of the request's body was passed on what is not kept */
+    bool is_flowing;  /* the front was told to go on: it does not stop for a queue */
     bool front_ended; /* the request is whole */
     bool back_ended;  /* the answer is whole */
     bool is_connected;
@@ -62,11 +68,16 @@ void ek_relay_end_all(struct ek_reactor *w);
 /* Looks whether those who wait find room now. */
 void ek_relay_serve_queue(struct ek_reactor *w);
 
+/* Says to s->back, which was given the head, what the one before it had heard of the
+ * body. Errors: EK_ENOMEM, EK_ECLOSED. */
+int ek_relay_say_again(struct ek_relay *s) EK_MUST_USE;
+
 /* relay_request.c */
 /* A copy of `head` as a backend gets it. Errors: EK_ENOMEM, EK_EIO (no randomness). */
 int ek_route_request_new(struct ek_route_request **r, const struct ek_reactor *w,
                          const struct ek_head *head, bool is_last,
                          struct ek_text client) EK_MUST_USE;
+void ek_route_request_free(struct ek_route_request *r); /* NULL is left alone */
 /* *out is `head` as the client gets it; fields has room for one more than head has.
  * What the backend reports of its load there is taken. */
 void ek_answer_for_client(struct ek_relay *s, struct ek_head *out,

@@ -8,7 +8,7 @@
 
 void ek_relay_free_request(struct ek_relay *s)
 {
-    ek_free(s->request);
+    ek_route_request_free(s->request);
     s->request = NULL;
 }
 

@@ -177,6 +177,13 @@ static void copy_head(struct writer *w, const struct ek_head *head)
     }
 }
 
+void ek_route_request_free(struct ek_route_request *r)
+{
+    if (r)
+        ek_buf_release(&r->kept);
+    ek_free(r);
+}
+
 int ek_route_request_new(struct ek_route_request **out,
                          const struct ek_reactor *reactor, const struct ek_head *head,
                          bool is_last, struct ek_text client)
@@ -195,6 +202,7 @@ int ek_route_request_new(struct ek_route_request **out,
     put_forwarded(&w, head, c->trusts_forwarded, client);
     if (c->via)
         put_field(&w, LITERAL("Via"), ek_text_of(c->via, strlen(c->via)));
+    ek_buf_init(&r->kept, EK_RELAY_KEPT_BYTES);
     r->is_last = is_last;
     r->is_idempotent = is_idempotent(head->method);
     r->key = key_of(reactor, head, client);

@@ -94,12 +94,17 @@ static uint32_t code_of(const struct ek_stream_half *h, const struct ek_h2_end *
  * connection to the same backend, once, as if nothing had been. */
 static bool moves(struct ek_stream_half *h, const struct ek_h2_end *e)
 {
-    const struct ek_relay *s = h->half.session;
+    struct ek_relay *s = h->half.session;
     if (h->is_front || !e->is_refused || h->was_moved || !h->conn->is_ready ||
         !ek_h2_is_leaving(h->conn->h2) || !s->request || s->has_body)
         return false;
-    return ek_stream_move(h) == 0 &&
-           ek_stream_begin(h, &s->request->head, s->request->is_last) == 0;
+    if (ek_stream_move(h) || ek_stream_begin(h, &s->request->head, s->request->is_last))
+        return false;
+    if (!s->is_flowing || ek_relay_say_again(s) == 0)
+        return true;
+    ek_h2_reset(h->stream, EK_H2_CANCEL);
+    h->stream = NULL;
+    return false;
 }
 
 static void on_stream_closed(struct ek_h2_stream *s, const struct ek_h2_end *e)

@@ -447,10 +447,85 @@ class Codes(Case):
         self.addCleanup(backend.close)
         c = H2Client(self.proxy([backend.port], "h2=1").port)
         self.addCleanup(c.close)
-        # Without a body: what was sent of one is not kept to be sent again.
+        # Without a body: what was sent of one is not kept, where it is not gRPC.
         s = c.wait(c.request("/", method="POST"))
         self.assertEqual(s["head"][":status"], "200")
         self.assertGreaterEqual(len(seen), 2)
+
+    def refuser(self, refusal, after):
+        """Backends (a function) of which the first to hear `after` bytes of a body
+        answers with the frame of refusal(stream); all others send the body back."""
+        self.refused, self.heard = [], []
+
+        def serve(client, backend):
+            client.exactly(24)
+            client.send(frame(4))
+            bodies = {}
+            while len(head := client.exactly(9)) == 9:
+                payload = client.exactly(int.from_bytes(head[:3], "big"))
+                kind, flags = head[3], head[4]
+                stream = int.from_bytes(head[5:9], "big")
+                if kind == 4 and not flags & 1:
+                    client.send(frame(4, 1))
+                if kind == 1:
+                    bodies[stream] = b""
+                if kind != 0 or stream not in bodies:
+                    continue
+                bodies[stream] += payload
+                if not self.refused:
+                    if len(bodies[stream]) >= after:
+                        self.refused.append(bodies.pop(stream))
+                        client.send(refusal(stream))
+                elif flags & 1:
+                    self.heard.append(bodies[stream])
+                    client.send(frame(1, 4, stream, b"\x88") +
+                                frame(0, 1, stream, bodies[stream]))
+        return serve
+
+    def say(self, backends, body, end=True):
+        c = H2Client(self.proxy([b.port for b in backends], "h2=1").port)
+        self.addCleanup(c.close)
+        stream = c.request("/t.T/Chat", body, method="POST", end=end,
+                           headers=[("content-type", "application/grpc")])
+        return c, stream
+
+    def backends(self, n, serve):
+        found = [Backend(serve) for _ in range(n)]
+        for b in found:
+            self.addCleanup(b.close)
+        return found
+
+    def test_a_grpc_stream_that_a_goaway_refused_is_said_again_with_its_body(self):
+        body = bytes(range(256)) * 60
+        serve = self.refuser(lambda s: frame(7, 0, 0, struct.pack(">II", 0, 0)), len(body))
+        c, stream = self.say(self.backends(1, serve), body)
+        self.assertEqual(c.wait(stream)["data"], body)
+        self.assertEqual((self.refused, self.heard), ([body], [body]))
+
+    def test_a_grpc_stream_that_one_backend_refused_goes_to_another_with_its_body(self):
+        body = bytes(range(256)) * 60
+        serve = self.refuser(lambda s: frame(3, 0, s, struct.pack(">I", 7)), len(body))
+        c, stream = self.say(self.backends(2, serve), body, end=False)
+        self.assertTrue(wait_for(lambda: self.refused))
+        time.sleep(0.2)
+        c.send(stream, b"and more", end=True)
+        self.assertEqual(c.wait(stream)["data"], body + b"and more")
+        self.assertEqual(self.process.metric("retries_total"), 1)
+
+    def test_a_grpc_stream_of_which_too_much_was_said_is_unavailable(self):
+        body = bytes(range(256)) * 80  # past what is kept
+        serve = self.refuser(lambda s: frame(3, 0, s, struct.pack(">I", 7)), len(body))
+        c, stream = self.say(self.backends(2, serve), body, end=False)
+        s = c.wait(stream)
+        self.assertEqual((s["head"][":status"], s["head"]["grpc-status"], self.heard),
+                         ("200", "14", []))
+
+    def test_what_a_backend_may_have_looked_at_is_not_said_again(self):
+        """CANCEL does not say that nothing was looked at."""
+        serve = self.refuser(lambda s: frame(3, 0, s, struct.pack(">I", 8)), 4)
+        c, stream = self.say(self.backends(2, serve), b"once")
+        c.wait(stream)
+        self.assertEqual((self.refused, self.heard), ([b"once"], []))
 
     def test_a_drained_proxy_says_goaway_and_streams_end(self):
         proxy = self.start()
