@@ -237,7 +237,7 @@ int ek_h2_new(struct ek_h2 **c, struct ek_h2_context *x,
     ek_h2_move_timer(v);
     set_socket_options(start->fd);
     ek_link_append(&x->conns, &v->all);
-    x->counts.connections++;
+    ek_counter_add(&x->counts.connections, 1);
     ek_h2_soon(v);
     *c = v;
     return 0;
@@ -276,12 +276,13 @@ void ek_h2_tell_closed(struct ek_h2 *c, const char *why)
     c->context->handler.on_closed(c, why);
 }
 
-void ek_h2_fail(struct ek_h2 *c, uint32_t code, const char *why, uint64_t *counter)
+void ek_h2_fail(struct ek_h2 *c, uint32_t code, const char *why,
+                struct ek_counter *counter)
 {
     if (c->state >= EK_H2_CLOSING)
         return;
     if (counter)
-        ++*counter;
+        ek_counter_add(counter, 1);
     c->why = why;
     c->state = EK_H2_CLOSING;
     c->state_us = ek_loop_now_us(c->context->loop);

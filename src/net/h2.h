@@ -16,6 +16,7 @@
 #ifndef EVENKEEL_NET_H2_H
 #define EVENKEEL_NET_H2_H
 
+#include "base/counter.h"
 #include "base/err.h"
 #include "net/loop.h"
 #include "net/message.h"
@@ -70,22 +71,23 @@ struct ek_h2_options {
 };
 void ek_h2_options_default(struct ek_h2_options *o);
 
-/* X(name): what was counted, for metrics; of all connections of a context. */
+/* X(name, help): what was counted, for metrics; of all connections of a context. */
 #define EK_H2_COUNT_TABLE(X)                                                           \
-    X(connections)                                                                     \
-    X(streams)                                                                         \
-    X(refused_streams)     /* over max_streams, or while draining */                   \
-    X(malformed)           /* streams reset because their frames broke the rules */    \
-    X(oversized_heads)     /* 431 */                                                   \
-    X(protocol_errors)     /* connections closed for it */                             \
-    X(reset_floods)        /* closed: rapid reset, or resets provoked from us */       \
-    X(frame_floods)        /* closed: PING, SETTINGS, empty frames, unread answers */  \
-    X(continuation_floods) /* closed */                                                \
-    X(stalls)              /* closed: no window, or no byte taken in time */           \
-    X(ping_timeouts)       /* closed: half-dead peer */
+    X(connections, "connections of HTTP/2")                                            \
+    X(streams, "streams begun")                                                        \
+    X(refused_streams, "streams over the limit, or while draining")                    \
+    X(malformed, "streams reset because their frames broke the rules")                 \
+    X(oversized_heads, "heads over the limit")                                         \
+    X(protocol_errors, "connections closed because the peer broke HTTP/2")             \
+    X(reset_floods, "connections closed for resets, or resets provoked from us")       \
+    X(frame_floods, "connections closed for PING, SETTINGS, empty or unread frames")   \
+    X(continuation_floods, "connections closed for heads in too many frames")          \
+    X(stalls, "connections closed: no window, or no byte taken in time")               \
+    X(ping_timeouts, "connections closed: a PING was not answered")
 
+/* Kept by the loop's thread, read by any. */
 struct ek_h2_counts {
-#define X(name) uint64_t name;
+#define X(name, help) struct ek_counter name;
     EK_H2_COUNT_TABLE(X)
 #undef X
 };

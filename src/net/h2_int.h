@@ -130,7 +130,8 @@ struct ek_h2_stream {
 /* h2.c */
 void ek_h2_soon(struct ek_h2 *c); /* has it driven in this turn */
 /* Says GOAWAY and closes; the first reason counts. counter may be NULL. */
-void ek_h2_fail(struct ek_h2 *c, uint32_t code, const char *why, uint64_t *counter);
+void ek_h2_fail(struct ek_h2 *c, uint32_t code, const char *why,
+                struct ek_counter *counter);
 void ek_h2_stream_free(struct ek_h2_stream *s);
 struct ek_h2_stream *ek_h2_stream_new(struct ek_h2 *c);
 /* Tells the handler if it knows s, and frees it. */

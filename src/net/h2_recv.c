@@ -47,7 +47,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     if (!s)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     s->id = frame->hd.stream_id;
-    c->context->counts.streams++;
+    ek_counter_add(&c->context->counts.streams, 1);
     nghttp2_session_set_stream_user_data(session, s->id, s);
     return 0;
 }
@@ -117,7 +117,7 @@ static void on_head_frame(struct ek_h2_stream *s, const nghttp2_frame *frame)
     struct ek_head h;
     s->has_ended = is_last;
     if (c->is_head_too_large) {
-        c->context->counts.oversized_heads++;
+        ek_counter_add(&c->context->counts.oversized_heads, 1);
         refuse_head(s, s->has_head ? 0 : 431, EK_H2_ENHANCE_YOUR_CALM);
         return;
     }
@@ -130,7 +130,7 @@ static void on_head_frame(struct ek_h2_stream *s, const nghttp2_frame *frame)
     bool is_sound = ek_h2_head_read(c, &h, &is_unsupported) &&
                     (c->is_server || is_status(h.status));
     if (!is_sound) {
-        c->context->counts.malformed++;
+        ek_counter_add(&c->context->counts.malformed, 1);
         refuse_head(s, 400, EK_H2_PROTOCOL_ERROR);
         return;
     }
@@ -275,10 +275,10 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame,
     if (s && s->is_reset_ours)
         return 0;
     if (frame->rst_stream.error_code == NGHTTP2_REFUSED_STREAM) {
-        c->context->counts.refused_streams++;
+        ek_counter_add(&c->context->counts.refused_streams, 1);
         count_frame(c);
     } else {
-        c->context->counts.malformed++;
+        ek_counter_add(&c->context->counts.malformed, 1);
         count_reset(c);
     }
     return 0;

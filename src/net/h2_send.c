@@ -179,7 +179,7 @@ int ek_h2_open(struct ek_h2_stream **s, struct ek_h2 *c, const struct ek_head *h
         ek_h2_stream_free(v);
         return rc;
     }
-    c->context->counts.streams++;
+    ek_counter_add(&c->context->counts.streams, 1);
     ek_h2_soon(c);
     *s = v;
     return 0;

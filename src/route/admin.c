@@ -4,8 +4,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "route/run_int.h"
+#include "route/stream.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <string.h>
 
 enum { MAX_BODY_BYTES = 64 << 20, MAX_EXPLAINED = 256 };
@@ -33,6 +35,43 @@ static int add_counters(struct ek_buf *out, const struct ek_router *r)
     }
     EK_ROUTE_COUNTERS(X)
 #undef X
+    return rc;
+}
+
+static double sum_of(const struct ek_router *r, bool of_clients, size_t at)
+{
+    double sum = 0;
+    for (size_t i = 0; i < r->n_reactors; i++) {
+        const struct ek_h2_counts *n =
+            ek_streams_counts(r->reactors[i]->streams, of_clients);
+        sum += (double)ek_counter_get(
+            (const struct ek_counter *)(const void *)((const char *)n + at));
+    }
+    return sum;
+}
+
+/* Connections of HTTP/2, clients' and backends' apart. */
+static int add_h2_counters(struct ek_buf *out, const struct ek_router *r)
+{
+    static const struct {
+        const char *name, *help;
+        size_t at;
+    } rows[] = {
+#define X(name, help) {#name, help, offsetof(struct ek_h2_counts, name)},
+        EK_H2_COUNT_TABLE(X)
+#undef X
+    };
+    int rc = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !rc; i++) {
+        const char *name = rows[i].name;
+        rc = ek_buf_addf(out,
+                         "# HELP evenkeel_route_h2_%s_total %s\n"
+                         "# TYPE evenkeel_route_h2_%s_total counter\n"
+                         "evenkeel_route_h2_%s_total{side=\"client\"} %.15g\n"
+                         "evenkeel_route_h2_%s_total{side=\"backend\"} %.15g\n",
+                         name, rows[i].help, name, name, sum_of(r, true, rows[i].at),
+                         name, sum_of(r, false, rows[i].at));
+    }
     return rc;
 }
 
@@ -186,6 +225,8 @@ static int write_metrics(struct ek_buf *out, const struct ek_route *r)
     int rc = add_gauges(out, r);
     if (!rc)
         rc = add_counters(out, &r->router);
+    if (!rc)
+        rc = add_h2_counters(out, &r->router);
     return rc ? rc : add_backends(out, r);
 }
 

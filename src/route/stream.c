@@ -199,3 +199,9 @@ void ek_streams_drain(struct ek_streams *s)
     for (struct ek_link *l = s->fronts.next; l != &s->fronts; l = l->next)
         ek_h2_drain(EK_LINK_OWNER(l, struct ek_stream_conn, link)->h2);
 }
+
+const struct ek_h2_counts *ek_streams_counts(const struct ek_streams *s,
+                                             bool of_clients)
+{
+    return ek_h2_context_counts(of_clients ? s->front : s->back);
+}

@@ -3,6 +3,7 @@
 #ifndef EVENKEEL_ROUTE_STREAM_H
 #define EVENKEEL_ROUTE_STREAM_H
 
+#include "net/h2.h"
 #include "net/sock.h"
 #include "route/reactor.h"
 
@@ -16,6 +17,10 @@ int ek_streams_new(struct ek_streams **s, struct ek_reactor *w) EK_MUST_USE;
 void ek_streams_free(struct ek_streams *s);
 /* Clients are told to go elsewhere; their streams go on. */
 void ek_streams_drain(struct ek_streams *s);
+
+/* What was counted of clients' connections, or of those to backends; for any thread. */
+const struct ek_h2_counts *ek_streams_counts(const struct ek_streams *s,
+                                             bool of_clients);
 
 /* A client's connection that speaks HTTP/2: *sock is taken in any case, and bytes[0,n)
  * were read from it. client: as ek_relay_begin. Errors: EK_ENOMEM, EK_EIO. */

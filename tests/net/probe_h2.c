@@ -85,9 +85,9 @@ static int send_counts(struct ek_h2_stream *s, const struct probe *p)
     char out[1024];
     int at = snprintf(out, sizeof out, "{\"held\": %d, \"closed\": %d, \"aborted\": %d",
                       p->n_held, p->n_closed, p->n_aborted);
-#define X(name)                                                                        \
-    at += snprintf(out + at, sizeof out - (size_t)at, ", \"" #name "\": %" PRIu64,     \
-                   n->name);
+#define X(name, help)                                                                  \
+    at += snprintf(out + at, sizeof out - (size_t)at, ", \"" #name "\": %" PRId64,     \
+                   ek_counter_get(&n->name));
     EK_H2_COUNT_TABLE(X)
 #undef X
     int rc = ek_h2_send(s, out, (size_t)at);

@@ -452,6 +452,22 @@ class Codes(Case):
         self.assertEqual(s["head"][":status"], "200")
         self.assertGreaterEqual(len(seen), 2)
 
+    def test_metrics_count_streams_and_peers_that_break_http_2_on_each_side(self):
+        proxy = self.start()
+
+        def counts(name):
+            return [proxy.metric(f'h2_{name}_total{{side="{side}"}}')
+                    for side in ("client", "backend")]
+        c = H2Client(proxy.port)
+        self.addCleanup(c.close)
+        for _ in range(3):
+            c.wait(c.request("/"))
+        self.assertEqual((counts("connections"), counts("streams")), ([1, 1], [3, 3]))
+        self.assertEqual(counts("protocol_errors"), [0, 0])
+        Raw(proxy.port).send(frame(0, 0, 0, b"x"))  # DATA of no stream
+        self.assertTrue(wait_for(lambda: counts("protocol_errors") == [1, 0]))
+        self.assertEqual(counts("connections"), [2, 1])
+
     def refuser(self, refusal, after):
         """Backends (a function) of which the first to hear `after` bytes of a body
         answers with the frame of refusal(stream); all others send the body back."""
