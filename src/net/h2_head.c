@@ -128,8 +128,8 @@ static int join_cookies(struct ek_h2 *c)
     return 0;
 }
 
-/* False: Host and :authority name different places, which a proxy and its backend could
- * read differently. */
+/* False: what a proxy and its backend could read differently: Host and :authority name
+ * different places, or a name is that of framing in disguise. */
 static bool read_field(struct ek_head *h, struct ek_field *fields,
                        const struct ek_field *f)
 {
@@ -138,6 +138,8 @@ static bool read_field(struct ek_head *h, struct ek_field *fields,
             h->authority = f->value;
         return ek_text_equal(h->authority, f->value);
     }
+    if (ek_text_is_disguised(f->name))
+        return false;
     if (is(f->name, "sec-websocket-key") || is(f->name, "sec-websocket-accept"))
         return true;
     if (is(f->name, "content-length"))
@@ -169,14 +171,19 @@ bool ek_h2_head_read(struct ek_h2 *c, struct ek_head *h, bool *is_unsupported)
         *is_unsupported = !h->is_websocket;
         h->method = ek_text_of("GET", 3); /* as RFC 6455 says the same */
     }
-    return true;
+    /* nghttp2 looks at a path only where the scheme is http or https. */
+    return h->status > 0 || *is_unsupported ||
+           (ek_text_is_path(h->path, h->method) && ek_text_is_authority(h->authority));
 }
 
 size_t ek_h2_trailers_read(struct ek_h2 *c)
 {
-    size_t n = n_slices(c);
-    for (size_t i = 0; i < n; i++)
-        c->context->fields[i] = field_at(c, i);
+    size_t n = 0;
+    for (size_t i = 0; i < n_slices(c); i++) {
+        struct ek_field f = field_at(c, i);
+        if (!ek_text_is_framing(f.name) && !ek_text_is_disguised(f.name))
+            c->context->fields[n++] = f;
+    }
     return n;
 }
 
@@ -223,7 +230,7 @@ static void add_pseudo(struct ek_h2_context *x, size_t *n, const char *name,
 size_t ek_h2_nv_fields(struct ek_h2_context *x, size_t at, const struct ek_field *f,
                        size_t n)
 {
-    assert(n <= EK_HEAD_MAX_FIELDS);
+    assert(at + n <= sizeof x->nv / sizeof x->nv[0]);
     for (size_t i = 0; i < n; i++) {
         if (!is_forbidden(&f[i]))
             x->nv[at++] = nv_of(f[i].name, f[i].value);

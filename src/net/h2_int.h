@@ -31,7 +31,7 @@ enum {
     EK_H2_SCRATCH = 65536,
     EK_H2_KEPT_HEAD_BYTES = 2048, /* of the head buffer, between two heads */
     EK_H2_CONNECTION_WINDOW = 1 << 20,
-    EK_H2_PSEUDO_FIELDS = 8 /* more than there are */
+    EK_H2_MORE_FIELDS = 16 /* over a full head: pseudo fields, and what a proxy adds */
 };
 
 struct ek_h2_context {
@@ -47,8 +47,8 @@ struct ek_h2_context {
     size_t n_out; /* bytes of out */
     char in[EK_H2_SCRATCH];
     char out[EK_H2_SCRATCH]; /* frames of the connection that is being flushed */
-    struct ek_field fields[EK_HEAD_MAX_FIELDS];              /* of the head told of */
-    nghttp2_nv nv[EK_HEAD_MAX_FIELDS + EK_H2_PSEUDO_FIELDS]; /* of the head sent */
+    struct ek_field fields[EK_HEAD_MAX_FIELDS];            /* of the head told of */
+    nghttp2_nv nv[EK_HEAD_MAX_FIELDS + EK_H2_MORE_FIELDS]; /* of the head sent */
 };
 
 /* A field of the head that is arriving, in head_bytes. */

@@ -59,23 +59,6 @@ static bool is_digit(char c)
     return c >= '0' && c <= '9';
 }
 
-static bool is_framing_name(struct ek_text name)
-{
-    return ek_text_is(name, "content-length") ||
-           ek_text_is(name, "transfer-encoding") || ek_text_is(name, "host");
-}
-
-/* "Content_Length": the same to a backend that turns names into variables. */
-static bool is_framing_in_disguise(struct ek_text name)
-{
-    char plain[20];
-    if (name.n >= sizeof plain || !memchr(name.p, '_', name.n))
-        return false;
-    for (size_t i = 0; i < name.n; i++)
-        plain[i] = name.p[i] == '_' ? '-' : name.p[i];
-    return is_framing_name(ek_text_of(plain, name.n));
-}
-
 /* "name: value"; NULL, or what is wrong. */
 static const char *read_line(struct ek_field *f, struct ek_text line)
 {
@@ -93,7 +76,7 @@ static const char *read_line(struct ek_field *f, struct ek_text line)
     f->value = ek_text_of(s, (size_t)(end - s));
     if (!ek_http1_is_value(s, (size_t)(end - s)))
         return "a control character in a header";
-    if (is_framing_in_disguise(f->name))
+    if (ek_text_is_disguised(f->name))
         return "a header's name has an underscore where a framing header has a hyphen";
     return NULL;
 }
@@ -206,7 +189,7 @@ static void drop_named(struct ek_http1_message *m, struct ek_text list)
         size_t kept = 0;
         for (size_t i = 0; i < m->head.n_fields; i++) {
             struct ek_text name = m->fields[i].name;
-            if (!ek_text_same(name, member) || is_framing_name(name))
+            if (!ek_text_same(name, member) || ek_text_is_framing(name))
                 m->fields[kept++] = m->fields[i];
         }
         m->head.n_fields = kept;
@@ -250,17 +233,6 @@ static int sort_fields(struct ek_http1_message *m, struct seen *seen)
 
 /* Requests ----------------------------------------------------------------- */
 
-/* Only visible ASCII, and none of `refused`. */
-static bool is_visible_without(struct ek_text t, const char *refused)
-{
-    for (size_t i = 0; i < t.n; i++) {
-        unsigned char c = (unsigned char)t.p[i];
-        if (c <= 0x20 || c >= 0x7f || strchr(refused, c))
-            return false;
-    }
-    return true;
-}
-
 static bool is_version(struct ek_text v)
 {
     return v.n == 8 && memcmp(v.p, "HTTP/", 5) == 0 && is_digit(v.p[5]) &&
@@ -288,11 +260,10 @@ static bool split_url(struct ek_head *h, struct ek_text target)
 static int read_target(struct ek_http1_message *m, struct ek_text target)
 {
     struct ek_head *h = &m->head;
-    if (target.n == 0 || !is_visible_without(target, "#"))
+    if (target.n == 0 || !ek_text_is_visible(target, "#"))
         return refuse(m, 400, "the request target has a character it may not have");
     h->path = target;
-    if (target.p[0] == '/' || (target.n == 1 && target.p[0] == '*' &&
-                               ek_text_equal(h->method, ek_text_of("OPTIONS", 7))))
+    if (ek_text_is_path(target, h->method))
         return 0;
     if (!split_url(h, target))
         return refuse(m, 400, "the request target is neither a path nor an http URL");
@@ -363,7 +334,7 @@ int ek_http1_read_request(struct ek_http1_message *m, const char *p, size_t n)
         return refuse(m, 400, "Host must be given exactly once");
     if (!m->head.authority.p)
         m->head.authority = seen.host;
-    if (!is_visible_without(m->head.authority, "/?#@\\\"<>,"))
+    if (!ek_text_is_authority(m->head.authority))
         return refuse(m, 400, "Host is not HOST or HOST:PORT");
     return read_handshake(m, &seen);
 }
@@ -433,7 +404,7 @@ int ek_http1_read_trailers(struct ek_field fields[EK_HEAD_MAX_FIELDS], size_t *n
         struct ek_text line = next_line(&rest);
         if (*n == EK_HEAD_MAX_FIELDS || read_line(&fields[*n], line))
             return EK_EFORMAT;
-        if (!is_framing_name(fields[*n].name) &&
+        if (!ek_text_is_framing(fields[*n].name) &&
             !ek_text_is(fields[*n].name, "connection"))
             (*n)++;
     }

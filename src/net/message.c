@@ -62,6 +62,44 @@ bool ek_text_has_member(struct ek_text list, const char *word)
     return false;
 }
 
+bool ek_text_is_visible(struct ek_text t, const char *refused)
+{
+    for (size_t i = 0; i < t.n; i++) {
+        unsigned char c = (unsigned char)t.p[i];
+        if (c <= 0x20 || c >= 0x7f || strchr(refused, c))
+            return false;
+    }
+    return true;
+}
+
+bool ek_text_is_path(struct ek_text path, struct ek_text method)
+{
+    bool is_star = path.n == 1 && path.p[0] == '*' &&
+                   ek_text_equal(method, ek_text_of("OPTIONS", 7));
+    return is_star || (path.n > 0 && path.p[0] == '/' && ek_text_is_visible(path, "#"));
+}
+
+bool ek_text_is_authority(struct ek_text authority)
+{
+    return ek_text_is_visible(authority, "/?#@\\\"<>,");
+}
+
+bool ek_text_is_framing(struct ek_text name)
+{
+    return ek_text_is(name, "content-length") ||
+           ek_text_is(name, "transfer-encoding") || ek_text_is(name, "host");
+}
+
+bool ek_text_is_disguised(struct ek_text name)
+{
+    char plain[20];
+    if (name.n >= sizeof plain || !memchr(name.p, '_', name.n))
+        return false;
+    for (size_t i = 0; i < name.n; i++)
+        plain[i] = name.p[i] == '_' ? '-' : name.p[i];
+    return ek_text_is_framing(ek_text_of(plain, name.n));
+}
+
 const struct ek_field *ek_head_field(const struct ek_head *h, const char *name)
 {
     for (size_t i = 0; i < h->n_fields; i++) {

@@ -57,6 +57,20 @@ bool ek_text_equal(struct ek_text a, struct ek_text b); /* to the byte */
 bool ek_text_next_member(struct ek_text *list, struct ek_text *member);
 bool ek_text_has_member(struct ek_text list, const char *word);
 
+/* Only visible ASCII, and none of `refused`. */
+bool ek_text_is_visible(struct ek_text t, const char *refused);
+
+/* What two readers of a request could take for two things is refused in every version
+ * of HTTP. path: from '/' on, or "*" of OPTIONS; authority: HOST or HOST:PORT, may be
+ * empty. */
+bool ek_text_is_path(struct ek_text path, struct ek_text method);
+bool ek_text_is_authority(struct ek_text authority);
+
+/* Content-Length, Transfer-Encoding, Host; and a name that is one of them to a backend
+ * that turns names into variables: Content_Length. */
+bool ek_text_is_framing(struct ek_text name);
+bool ek_text_is_disguised(struct ek_text name);
+
 /* First field of that (lower case) name, or NULL. */
 const struct ek_field *ek_head_field(const struct ek_head *h, const char *name);
 

@@ -392,6 +392,29 @@ class Rules(Base):
         self.assertEqual(s["head"][":status"], "200")
         c.close()
 
+    def test_what_http_1_would_refuse_is_400(self):
+        """A backend may speak HTTP/1.1: there the path is a word of a line."""
+        def ask(path="/", scheme="http", authority="h", headers=()):
+            c = Client(self.probe.port, validate=False)
+            stream = c.conn.get_next_available_stream_id()
+            c.streams[stream] = {"data": b"", "head": None, "interim": [],
+                                 "trailers": None, "ended": False, "reset": None}
+            c.conn.send_headers(stream, [
+                (":method", "GET"), (":scheme", scheme), (":authority", authority),
+                (":path", path), *headers], end_stream=True)
+            c.flush()
+            s = c.wait(stream)
+            c.close()
+            return s["head"][":status"] if s["head"] else "reset"
+
+        for wrong in ({"path": "admin", "scheme": "ftp"}, {"path": "http://x/", "scheme": "x"},
+                      {"path": "/a#b"}, {"authority": "a@b"}, {"authority": "a,b"},
+                      {"headers": [("content_length", "5")]},
+                      {"headers": [("transfer_encoding", "chunked")]}):
+            self.assertIn(ask(**wrong), ("400", "reset"), wrong)
+        self.assertEqual(ask("/a?b=%23", headers=[("x_y", "1")]), "200")
+        self.assertEqual(ask("/", scheme="ftp"), "200")
+
     def test_more_or_less_body_than_content_length_is_reset(self):
         for n, flags in ((3, 1), (7, 0)):
             r = Raw(self.probe.port)
