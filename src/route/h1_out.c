@@ -108,9 +108,12 @@ static int write_answer(struct ek_h1 *h, const struct ek_head *head, bool is_las
 {
     struct ek_http1_form f = {.minor = h->minor, .is_head_method = h->is_head_method};
     bool is_interim = head->status < 200 && !head->is_websocket;
+    /* A stream may end behind the head of an answer that has no body. */
+    bool has_none = is_last || is_interim || h->is_head_method || head->status == 204 ||
+                    head->status == 304;
     if (is_interim && h->minor == 0)
         return 0;
-    f.framing = is_last || is_interim   ? EK_HTTP1_NO_BODY
+    f.framing = has_none                ? EK_HTTP1_NO_BODY
                 : head->is_websocket    ? EK_HTTP1_TUNNEL
                 : head->body_bytes >= 0 ? EK_HTTP1_SIZED
                 : h->minor > 0          ? EK_HTTP1_CHUNKED

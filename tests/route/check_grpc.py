@@ -588,6 +588,57 @@ class Versions(Case):
             status, fields = client.head()
             self.assertEqual((status, len(client.body(fields))), (200, n))
 
+    def test_full_heads_cross_versions(self):
+        """100 fields are a head's most; what the proxy adds comes on top."""
+        many = "".join(f"X-{i}: {i}\r\n" for i in range(99))
+
+        def serve(client, backend):
+            while client.head():
+                client.send(f"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n{many}\r\n")
+        backend = Backend(serve)
+        self.addCleanup(backend.close)
+        c = H2Client(self.proxy([backend.port]).port)
+        self.addCleanup(c.close)
+        head = c.wait(c.request("/"))["head"]
+        self.assertEqual((head[":status"], head["x-98"]), ("200", "98"))
+        probe = Probe()
+        self.addCleanup(probe.close)
+        client = self.proxy([probe.port], "h2=1").connect()
+        self.addCleanup(client.close)
+        # The backend of this test takes no more than 100 itself.
+        self.assertEqual(client.get("/", many)[0], 431)
+        self.assertEqual(client.get("/")[0], 200)
+
+    def test_an_answer_without_body_stays_one_when_its_stream_ends_later(self):
+        def serve(client, backend):
+            """Heads without END_STREAM, the end in an empty DATA frame."""
+            client.exactly(24)
+            client.send(frame(4))
+            while len(head := client.exactly(9)) == 9:
+                client.exactly(int.from_bytes(head[:3], "big"))
+                if head[3] == 4 and not head[4] & 1:
+                    client.send(frame(4, 1))
+                if head[3] == 1:
+                    stream = int.from_bytes(head[5:9], "big")
+                    backend.note(stream)
+                    block = (b"\x88", b"\x89", b"\x8b")[len(backend.requests) - 1]
+                    client.send(frame(1, 4, stream, block))
+                    time.sleep(0.1)
+                    client.send(frame(0, 1, stream))
+        backend = Backend(serve)
+        self.addCleanup(backend.close)
+        client = self.proxy([backend.port], "h2=1").connect()
+        self.addCleanup(client.close)
+        for method, status in (("HEAD", 200), ("GET", 204), ("GET", 304)):
+            client.send(f"{method} / HTTP/1.1\r\nHost: h\r\n\r\n")
+            got, fields = client.head()
+            self.assertEqual(got, status)
+            self.assertNotIn("transfer-encoding", fields)
+        time.sleep(0.3)
+        client.sock.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            client.sock.recv(1)  # nothing behind the last head
+
     def test_a_websocket_of_rfc_8441_reaches_one_of_rfc_6455(self):
         backend = Backend(echo_tunnel)
         self.addCleanup(backend.close)
