@@ -12,14 +12,17 @@
 static const int64_t least_us = 500000;
 static const int64_t default_us = 10000000; /* to who asks for no interval */
 static const int64_t most_us = INT64_C(86400000000);
-enum { REQUEST_MAX = 4096, MAX_STREAMS = 16 };
+/* Balancers ask with a connection each; a server has few of them. */
+enum { REQUEST_MAX = 4096, MAX_STREAMS = 16, MAX_CONNS = 128, KEY_MAX = 1024 };
 
 struct ek_orca {
     struct ek_loop *loop;
     struct ek_h2_context *h2;
     ek_orca_put_fn *put;
-    void *arg;
+    ek_orca_allows_fn *allows;
+    void *arg;            /* of both */
     struct ek_link conns; /* struct conn.link */
+    int n_conns;          /* at most MAX_CONNS */
 };
 
 struct conn {
@@ -163,6 +166,17 @@ static void on_end(struct ek_h2_stream *s, const struct ek_field *f, size_t n)
 
 /* Streams ----------------------------------------------------------------------- */
 
+static bool is_allowed(const struct ek_orca *o, const struct ek_head *h)
+{
+    const struct ek_field *f = ek_head_field(h, "authorization");
+    char key[KEY_MAX];
+    if (!f || f->value.n >= sizeof key)
+        return o->allows(o->arg, NULL);
+    memcpy(key, f->value.p, f->value.n);
+    key[f->value.n] = 0;
+    return o->allows(o->arg, key);
+}
+
 static void on_head(struct ek_h2_stream *s, const struct ek_head *h, bool is_last)
 {
     static const char path[] = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics";
@@ -183,6 +197,8 @@ static void on_head(struct ek_h2_stream *s, const struct ek_head *h, bool is_las
     ek_h2_set_user_of(s, w);
     if (!ek_text_equal(h->path, ek_text_of(path, sizeof path - 1)))
         refuse(w, EK_GRPC_UNIMPLEMENTED, "there is StreamCoreMetrics alone");
+    else if (!is_allowed(c->orca, h))
+        refuse(w, EK_GRPC_UNAUTHENTICATED, "the API key is missing or wrong");
     else if (is_last)
         refuse(w, EK_GRPC_INVALID_ARGUMENT, "no OrcaLoadReportRequest came");
 }
@@ -212,13 +228,14 @@ static void on_closed(struct ek_h2 *h2, const char *why)
     struct conn *c = ek_h2_get_user(h2);
     (void)why;
     ek_link_remove(&c->link);
+    c->orca->n_conns--;
     ek_free(c);
 }
 
 /* Life -------------------------------------------------------------------------- */
 
 int ek_orca_new(struct ek_orca **out, struct ek_loop *loop, ek_orca_put_fn *put,
-                void *arg)
+                ek_orca_allows_fn *allows, void *arg)
 {
     static const struct ek_h2_handler handler = {.on_head = on_head,
                                                  .on_data = on_data,
@@ -233,6 +250,7 @@ int ek_orca_new(struct ek_orca **out, struct ek_loop *loop, ek_orca_put_fn *put,
     ek_link_init(&o->conns);
     o->loop = loop;
     o->put = put;
+    o->allows = allows;
     o->arg = arg;
     ek_h2_options_default(&options);
     options.max_streams = MAX_STREAMS;
@@ -262,13 +280,14 @@ void ek_orca_drain(struct ek_orca *o)
 
 int ek_orca_take(struct ek_orca *o, int fd, struct ek_tls *tls, const char *p, size_t n)
 {
-    struct conn *c = ek_calloc(1, sizeof *c);
+    bool is_full = o->n_conns == MAX_CONNS;
+    struct conn *c = is_full ? NULL : ek_calloc(1, sizeof *c);
     struct ek_h2_start start = {
         .fd = fd, .tls = tls, .is_server = true, .bytes = p, .n_bytes = n, .user = c};
     if (!c) {
         ek_tls_free(tls);
         close(fd);
-        return EK_ENOMEM;
+        return is_full ? EK_ELIMIT : EK_ENOMEM;
     }
     int rc = ek_h2_new(&c->h2, o->h2, &start);
     if (rc) {
@@ -276,6 +295,7 @@ int ek_orca_take(struct ek_orca *o, int fd, struct ek_tls *tls, const char *p, s
         return rc;
     }
     c->orca = o;
+    o->n_conns++;
     ek_link_append(&o->conns, &c->link);
     return 0;
 }

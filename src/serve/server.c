@@ -56,11 +56,19 @@ static int put_orca(void *arg, char *out, size_t size, size_t *n)
     return ek_load_put(arg, EK_TRACKER_ORCA_GRPC, out, size, n);
 }
 
+/* As GET /load. */
+static bool allows_orca(void *arg, const char *authorization)
+{
+    const struct ek_server *s = arg;
+    return ek_auth_allows(s->o.auth, authorization);
+}
+
 static void on_http2(void *arg, int fd, struct ek_tls *tls, const char *p, size_t n)
 {
     struct ek_server *s = arg;
-    if (ek_orca_take(s->orca, fd, tls, p, n))
-        ek_log(EK_LOG_WARN, "no_memory", "what=http2");
+    int rc = ek_orca_take(s->orca, fd, tls, p, n);
+    if (rc)
+        ek_log(EK_LOG_WARN, "http2_refused", "why=\"%s\"", ek_status_text(rc));
 }
 
 static void cancel_all(struct ek_server *s)
@@ -191,7 +199,7 @@ int ek_server_new(struct ek_server **out, const struct ek_server_options *o,
         ek_loop_on_wake(s->loop, on_wake, s);
         ek_timer_init(&s->tick, s->loop, on_tick, s);
         rc = ek_load_start(s, err);
-        if (!rc && ek_orca_new(&s->orca, s->loop, put_orca, s))
+        if (!rc && ek_orca_new(&s->orca, s->loop, put_orca, allows_orca, s))
             rc = ek_err_set(err, EK_ENOMEM, "no memory for the server");
         if (!rc)
             rc = watch_stops(s, err);

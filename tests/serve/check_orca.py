@@ -1,5 +1,6 @@
 """keel serve's load out of band: OpenRcaService by grpcio, on the port of the API."""
 import os
+import socket
 import struct
 import subprocess
 import tempfile
@@ -114,6 +115,39 @@ class Plain(unittest.TestCase):
                              capture_output=True, text=True, timeout=30)
         self.assertEqual(got.stdout, "1.1 200")
         call.cancel()
+
+
+class Guarded(unittest.TestCase):
+    def setUp(self):
+        self.server = keelkit.Server(keelkit.need_model(), "--ctx", "256",
+                                     env={**os.environ, "EVENKEEL_API_KEY": "secret"})
+        self.addCleanup(self.server.stop)
+
+    def test_the_load_wants_the_api_key(self):
+        with grpc.insecure_channel(f"127.0.0.1:{self.server.port}") as channel:
+            call = channel.unary_stream(METHOD)
+            for metadata in ((), (("authorization", "Bearer wrong"),),
+                             (("authorization", "Bearer " + "x" * 5000),)):
+                with self.assertRaises(grpc.RpcError) as e:
+                    next(call(request(seconds=1), metadata=metadata, timeout=20))
+                self.assertEqual(e.exception.code(), grpc.StatusCode.UNAUTHENTICATED)
+            got = next(call(request(seconds=1), timeout=20,
+                            metadata=(("authorization", "Bearer secret"),)))
+            self.assertGreater(report(got)[1]["effective_capacity"], 0)
+
+    def test_connections_have_a_limit(self):
+        hello = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04" + bytes(5)
+        open_ones = []
+        for _ in range(129):
+            s = socket.create_connection(("127.0.0.1", self.server.port), timeout=20)
+            self.addCleanup(s.close)
+            s.sendall(hello)
+            open_ones.append(s)
+            try:
+                is_open = bool(s.recv(9))  # its SETTINGS
+            except ConnectionResetError:
+                is_open = False
+            self.assertEqual(is_open, len(open_ones) <= 128, len(open_ones))
 
 
 class Tls(unittest.TestCase):
