@@ -14,6 +14,7 @@
 
 #define TAIL_HEAD  ",\n  \"crc32\": \""
 #define TAIL_END   "\"\n}\n"
+#define COUNT_MAX  (INT64_C(1) << 53) /* may still be counted on */
 #define TAIL_BYTES (sizeof TAIL_HEAD - 1 + 8 + sizeof TAIL_END - 1)
 
 const char *ek_checkpoint_path(char out[EK_CHECKPOINT_PATH], const char *folder,
@@ -144,7 +145,7 @@ static bool get_int(int64_t *out, const json_t *object, const char *key, int64_t
 {
     const json_t *v = json_object_get(object, key);
     *out = json_integer_value(v);
-    return json_is_integer(v) && *out >= min;
+    return json_is_integer(v) && *out >= min && *out <= COUNT_MAX;
 }
 
 static bool get_double(double *out, const json_t *object, const char *key)

@@ -134,6 +134,25 @@ static int check_origin(const struct ek_train *t, const char *folder,
     return 0;
 }
 
+static bool is_due(const struct ek_train *t, bool is_epoch_end)
+{
+    int64_t every = t->c->eval.every;
+    if (every == 0)
+        return false;
+    if (t->c->eval.unit == EK_TRAIN_EPOCHS)
+        return is_epoch_end && t->progress.epoch % every == 0;
+    return !is_epoch_end && t->progress.steps % every == 0;
+}
+
+/* Whether the validation that is due where the run stands was before its checkpoint:
+ * then a run that was at its end is not ranked again, which would cost it patience. */
+static bool was_ranked(const struct ek_train *t)
+{
+    const struct ek_train_progress *p = &t->progress;
+    bool is_epoch_end = p->step == 0 && p->steps > 0;
+    return !isnan(p->best) && (is_due(t, false) || (is_epoch_end && is_due(t, true)));
+}
+
 int ek_train_resume(struct ek_train *t, struct ek_err *err)
 {
     char folder[EK_TRAIN_PATH], *config = NULL, *data = NULL;
@@ -153,6 +172,7 @@ int ek_train_resume(struct ek_train *t, struct ek_err *err)
     if (!rc) {
         t->progress = progress;
         t->is_resumed = true;
+        t->last_eval_step = was_ranked(t) ? progress.steps : -1;
     }
     ek_free(config);
     ek_free(data);
@@ -211,16 +231,6 @@ static int validate(struct ek_train *t, struct ek_err *err)
     }
     t->last_eval_step = p->steps;
     return rc ? rc : ek_train_log_valid(t, &e, is_best, err);
-}
-
-static bool is_due(const struct ek_train *t, bool is_epoch_end)
-{
-    int64_t every = t->c->eval.every;
-    if (every == 0)
-        return false;
-    if (t->c->eval.unit == EK_TRAIN_EPOCHS)
-        return is_epoch_end && t->progress.epoch % every == 0;
-    return !is_epoch_end && t->progress.steps % every == 0;
 }
 
 /* Behind a step or an epoch: what is due, in the order that the file's head says. */

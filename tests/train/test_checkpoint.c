@@ -184,6 +184,17 @@ static void a_newer_format_is_refused_as_such(void **state)
     assert_int_equal(load(6, &err), 0);
 }
 
+static void counts_that_cannot_go_on_are_refused(void **state)
+{
+    (void)state;
+    struct ek_err err = EK_ERR_INIT;
+    save((INT64_C(1) << 53) / 1000); /* of tokens, the largest of them */
+    assert_int_equal(load((INT64_C(1) << 53) / 1000, &err), 0);
+    save((INT64_C(1) << 53) / 1000 + 1);
+    assert_int_equal(load(5, &err), EK_EFORMAT);
+    assert_non_null(strstr(err.text, "manifest.json"));
+}
+
 static void another_models_checkpoint_names_parameter_and_shapes(void **state)
 {
     (void)state;
@@ -359,6 +370,7 @@ int main(void)
         TEST(a_model_loads_without_its_optimizers_but_not_they_without_a_state),
         TEST(each_flipped_byte_and_truncation_is_one_error_that_names_the_file),
         TEST(a_newer_format_is_refused_as_such),
+        TEST(counts_that_cannot_go_on_are_refused),
         TEST(another_models_checkpoint_names_parameter_and_shapes),
         TEST(a_full_disk_keeps_the_old_checkpoint_and_leaves_nothing),
         TEST(a_folder_of_something_else_is_not_replaced),

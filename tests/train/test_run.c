@@ -118,6 +118,37 @@ static void the_log_has_each_step_once_after_a_resume(void **state)
     ek_buf_release(&log);
 }
 
+static void a_resume_of_a_run_at_its_end_costs_no_patience(void **state)
+{
+    static const char *const evals[] = {"eval: {every: 1, patience: 9}\n",
+                                        "eval: {every: 2, unit: steps, patience: 9}\n"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct kit k;
+        struct ek_buf log;
+        char text[128], name[16];
+        snprintf(name, sizeof name, "end%d", i);
+        snprintf(text, sizeof text, "train: {batch: 30, epochs: 3, lr: 0}\n%s",
+                 evals[i]);
+        kit_open(&k, name, text);
+        expect_run(&k, 0);
+        int64_t since = k.t->progress.evals_since_best;
+        int64_t n_valid = count(k.lines, "{\"kind\": \"valid\"");
+        assert_true(since > 0);
+        kit_close(&k);
+        for (int again = 0; again < 2; again++) {
+            kit_open(&k, name, text);
+            assert_int_equal(ek_train_resume(k.t, &k.err), 0);
+            expect_run(&k, 0);
+            assert_int_equal(k.t->progress.evals_since_best, since);
+            kit_close(&k);
+        }
+        read_file(&log, name, "log.jsonl");
+        assert_int_equal(count(log.data, "{\"kind\": \"valid\""), n_valid);
+        ek_buf_release(&log);
+    }
+}
+
 static void a_resume_of_another_run_is_refused(void **state)
 {
     (void)state;
@@ -259,6 +290,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_resumed_run_ends_with_the_same_bytes),
         cmocka_unit_test(the_log_has_each_step_once_after_a_resume),
+        cmocka_unit_test(a_resume_of_a_run_at_its_end_costs_no_patience),
         cmocka_unit_test(a_resume_of_another_run_is_refused),
         cmocka_unit_test(a_loss_that_is_not_finite_stops_and_names_the_sample),
         cmocka_unit_test(a_run_that_blows_up_keeps_its_last_checkpoint),
