@@ -216,7 +216,7 @@ static int start_due(struct run *r)
         w->now_us = w->next_arrival_us;
         rc = start_new(r);
         double gap = -log(1 - ek_rng_uniform(&w->arrivals)) / w->rate;
-        w->next_arrival_us += (int64_t)(gap * 1e6) + 1;
+        w->next_arrival_us += (int64_t)fmin(gap * 1e6, 1e15) + 1; /* 30 years */
     }
     w->now_us = step_end;
     for (int32_t k = 0; k < w->n_again;) {
