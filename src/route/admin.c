@@ -421,6 +421,11 @@ static bool find_query(char *value, size_t cap, const char *query, const char *k
 static void drain(struct ek_route *r, struct ek_http_exchange *x, const char *query)
 {
     char name[EK_BACKEND_NAME_MAX + 1], on[8];
+    /* Browsers say so, and any page that one shows here could ask. */
+    if (ek_http_header_get(ek_http_get_request(x), "origin")) {
+        answer_text(x, 403, "not from a web page\n");
+        return;
+    }
     if (!find_query(name, sizeof name, query, "backend")) {
         if (query[0]) {
             answer_text(x, 400, "want ?backend=NAME[&on=false], or no query at all\n");

@@ -109,8 +109,7 @@ static const char *or_else(const char *s, const char *other)
     return *s ? s : other;
 }
 
-/* HOST:PORT with a port up to 65535, or unix:PATH. */
-static bool is_address(const char *s)
+bool ek_route_is_address(const char *s)
 {
     const char *colon = strrchr(s, ':');
     long port = 0;
@@ -129,7 +128,7 @@ static bool is_address(const char *s)
 static int check_address(const char *place, const char *key, const char *value,
                          struct ek_err *err)
 {
-    if (is_address(value))
+    if (ek_route_is_address(value))
         return 0;
     if (!*value)
         return ek_err_set(err, EK_EINVAL,

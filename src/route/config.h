@@ -24,6 +24,9 @@ struct ek_route_lists {
 /* Keys of a verb whose settings begin with a struct ek_route_lists. */
 extern const struct ek_opt ek_route_list_keys[];
 
+/* HOST:PORT with a port up to 65535, or unix:PATH. */
+bool ek_route_is_address(const char *s);
+
 /* Appends the lists to those of *c; the arrays are the arena's, strings are borrowed.
  * common: what a backend has that does not say its own (report_path, health_path, TLS,
  * max_sessions). A backend without a name is named by its address; names are compared

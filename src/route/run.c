@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/sock.h"
+#include "route/config.h"
 #include "route/orca_oob.h"
 #include "route/run_int.h"
 
@@ -37,6 +38,29 @@ void ek_route_config_default(struct ek_route_config *c)
     ek_pool_options_default(&c->pool);
 }
 
+static int check_backend(const struct ek_route_config *c, size_t i, struct ek_err *err)
+{
+    const struct ek_route_backend *b = &c->backends[i];
+    if (!ek_route_is_address(b->spec.address))
+        return ek_err_set(err, EK_EINVAL,
+                          "route: backend '%.200s': '%.200s' is no address, expected "
+                          "HOST:PORT or unix:PATH",
+                          b->spec.name, b->spec.address);
+    if (b->agent && !ek_route_is_address(b->agent))
+        return ek_err_set(err, EK_EINVAL,
+                          "route: backend '%.200s': agent '%.200s' is no address, "
+                          "expected HOST:PORT",
+                          b->spec.name, b->agent);
+    for (size_t k = 0; k < i; k++) {
+        if (!strcmp(c->backends[k].spec.name, b->spec.name))
+            return ek_err_set(err, EK_EINVAL,
+                              "route: backend '%.200s' is there twice, expected names "
+                              "that differ",
+                              b->spec.name);
+    }
+    return 0;
+}
+
 int ek_route_check(const struct ek_route_config *c, struct ek_err *err)
 {
     if (c->n_listeners == 0)
@@ -59,7 +83,10 @@ int ek_route_check(const struct ek_route_config *c, struct ek_err *err)
                               "route: listener %s: a certificate needs its key",
                               c->listeners[i].listen);
     }
-    return 0;
+    int rc = 0;
+    for (size_t i = 0; i < c->n_backends && !rc; i++)
+        rc = check_backend(c, i, err);
+    return rc;
 }
 
 static void close_front(struct ek_front *f)

@@ -11,6 +11,8 @@ import tempfile
 import threading
 import time
 import unittest
+import urllib.error
+import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from proxykit import (ACCEPT, KEY, Backend, Client, Proxy, accept_websocket,  # noqa: E402
@@ -735,6 +737,21 @@ class Room(Case):
             self.assertEqual(client.exactly(2), b"ok")
             client.close()
 
+    def test_a_web_page_drains_nothing(self):
+        proxy = self.proxy([echo_http("a")])
+        for path in ("/drain", "/drain?backend=b0"):
+            asked = urllib.request.Request(
+                f"http://127.0.0.1:{proxy.admin}{path}", data=b"", method="POST",
+                headers={"Origin": "https://page.example"})
+            with self.assertRaises(urllib.error.HTTPError) as e:
+                urllib.request.urlopen(asked, timeout=20)
+            self.assertEqual(e.exception.code, 403)
+            e.exception.close()
+        self.assertFalse(proxy.backends()["b0"]["draining"])
+        client = proxy.connect()
+        self.assertEqual(client.get()[0], 200)
+        client.close()
+
     def test_the_proxy_drains_before_it_ends(self):
         proxy = self.proxy([echo_tunnel])
         client, idle = proxy.connect(), proxy.connect()
@@ -1017,6 +1034,9 @@ class Command(unittest.TestCase):
         keelkit.need_keel()
         for words, said in (((), "no backend"),
                             (("--backend", "a=h:1,wait=3"), "wait"),
+                            (("--backend", "a=h"), "'h' is no address"),
+                            (("--backend", "h:1,agent=h"), "agent 'h' is no address"),
+                            (("--backend", "a=h:1", "--backend", "a=h:2"), "twice"),
                             (("--backend", "h:1", "--key", "x"), "header:NAME"),
                             (("--backend", "h:1", "--tls-cert", "c.pem"), "its key"),
                             (("--backend", "h:1", "--policy", "best"), "round_robin")):
