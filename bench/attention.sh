@@ -12,7 +12,6 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/evenkeel/bench
-torch_package=torch==2.15.0
 
 data='' has_peer=true rest=()
 while [[ $# -gt 0 ]]; do
@@ -28,33 +27,16 @@ done
 
 # shellcheck source=tools/packages.sh
 source "$root/tools/packages.sh"
+# shellcheck source=bench/peers/torch.sh
+source "$root/bench/peers/torch.sh"
 install_packages "building keel" "${packages_run[@]}"
 mkdir -p "$cache"
 cmake -S "$root" --preset release >/dev/null
 cmake --build "$root/build/release" --target keel >/dev/null
 args=(--keel "$root/build/release/bin/keel")
 
-# torch_python: prints a Python with torch, installing it first if need be.
-torch_python() {
-    local venv=$cache/torch
-    if [[ -n ${EK_TORCH_PYTHON:-} ]]; then
-        echo "$EK_TORCH_PYTHON"
-        return
-    fi
-    if [[ ! -f $venv/ready ]]; then
-        install_packages "the peer" "${packages_peer[@]}" || return 1
-        echo "Installing $torch_package, gigabytes ..." >&2
-        rm -rf "$venv"
-        python3 -m venv "$venv" &&
-            "$venv/bin/pip" install -q --no-cache-dir --disable-pip-version-check \
-                "$torch_package" numpy >&2 &&
-            touch "$venv/ready" || return 1
-    fi
-    echo "$venv/bin/python"
-}
-
 if $has_peer; then
-    python=$(torch_python) || { echo "attention.sh: no peer; --no-peer measures alone" >&2 && exit 1; }
+    python=$(torch_python "$cache") || { echo "attention.sh: no peer; --no-peer measures alone" >&2 && exit 1; }
     args+=(--peer-python "$python")
 fi
 [[ -n $data ]] || data=${EK_DATA:-$root/../shared/data}/recsys

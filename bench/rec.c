@@ -2,9 +2,13 @@
  *
  *   bench_rec [--data FILE] [--model sasrec|hstu] [--length N] [--threads N] [--bf16 1]
  *             [--table 1] [--negatives N] [--loss full] [--batch N] [--seconds S]
- *             [--blocks N] [--heads N] [--dim N] [--steps N]
+ *             [--blocks N] [--heads N] [--dim N] [--steps N] [--jobs 1] [--pad 1]
+ *             [--median N] [--longest N]
  *
  * --steps runs so many and prints nothing of single operations: for counters of cycles.
+ * --jobs answers each line of standard input, seconds, by a JSON line of one repetition
+ * (bench/train.sh). --pad lengthens every sequence to its batch's longest, without loss
+ * there; tokens are counted as before. --median and --longest: lengths of the made log.
  * One step: the loader's next batch, zeroed gradients, forward, backward, the norm that
  * clipping needs, AdamW (and row-wise adagrad with --table). Without --data a made log
  * of Beauty's size. Of each phase the best tenth and the median of its steps. */
@@ -27,7 +31,7 @@
 struct options {
     const char *data, *model, *loss;
     long length, threads, bf16, table, negatives, batch, seconds, blocks, heads, dim,
-        steps;
+        steps, jobs, pad, median, longest;
 };
 
 enum phase { LOAD, ZERO, FORWARD, BACKWARD, NORM, UPDATE, ALL, N_PHASES };
@@ -48,6 +52,9 @@ struct bench {
     int32_t *negatives;
     int64_t *us[N_PHASES];
     int64_t n_steps, tokens;
+    /* --pad: a batch made rectangular, and its rows so far */
+    int64_t *pad_offsets, pad_rows;
+    int32_t *pad_items, *pad_targets;
 };
 
 static void die(const struct ek_err *err)
@@ -66,7 +73,9 @@ static void parse(struct options *o, int argc, char **argv)
                           .seconds = 5,
                           .blocks = 1,
                           .heads = 1,
-                          .dim = 64};
+                          .dim = 64,
+                          .median = 7,
+                          .longest = 204};
     const struct {
         const char *name, **text;
         long *number;
@@ -76,7 +85,9 @@ static void parse(struct options *o, int argc, char **argv)
                {"--table", NULL, &o->table},     {"--negatives", NULL, &o->negatives},
                {"--batch", NULL, &o->batch},     {"--seconds", NULL, &o->seconds},
                {"--blocks", NULL, &o->blocks},   {"--heads", NULL, &o->heads},
-               {"--dim", NULL, &o->dim},         {"--steps", NULL, &o->steps}};
+               {"--dim", NULL, &o->dim},         {"--steps", NULL, &o->steps},
+               {"--jobs", NULL, &o->jobs},       {"--pad", NULL, &o->pad},
+               {"--median", NULL, &o->median},   {"--longest", NULL, &o->longest}};
     for (int i = 1; i + 1 < argc; i += 2)
         for (size_t k = 0; k < sizeof all / sizeof all[0]; k++)
             if (strcmp(argv[i], all[k].name) == 0) {
@@ -92,10 +103,10 @@ static void open_data(struct bench *b)
     struct ek_err err = EK_ERR_INIT;
     struct ek_synth_options made = {.n_users = 22363,
                                     .n_items = 12101,
-                                    .median = 7,
+                                    .median = (double)b->o.median,
                                     .sigma = 0.6,
                                     .min_length = 5,
-                                    .max_length = 204,
+                                    .max_length = b->o.longest,
                                     .zipf = 0.8,
                                     .follow = 0.5,
                                     .seed = 1};
@@ -135,6 +146,8 @@ static void open_model(struct bench *b)
                                   .seed = 1};
     struct ek_adamw_options ao = {.beta1 = 0.9f, .beta2 = 0.98f, .eps = 1e-8f};
     ek_loader_ceiling(b->loader, &shape.max_sequences, &shape.max_rows);
+    if (o->pad)
+        shape.max_rows = shape.max_sequences * o->length;
     struct ek_adagrad_options to = {
         .eps = 1e-8f, .max_rows = 2 * shape.max_rows + o->negatives + shape.n_items};
     if (ek_params_new(&b->params, 1, &err) ||
@@ -143,15 +156,47 @@ static void open_model(struct bench *b)
         (o->table && ek_adagrad_new(&b->adagrad, b->params, ek_isa_best(), &to, &err)))
         die(&err);
     b->negatives = ek_alloc_array((size_t)o->negatives, sizeof *b->negatives);
+    if (o->pad) {
+        size_t n = (size_t)shape.max_rows;
+        b->pad_offsets =
+            ek_alloc_array((size_t)shape.max_sequences + 1, sizeof(int64_t));
+        b->pad_items = ek_alloc_array(n, sizeof *b->pad_items);
+        b->pad_targets = ek_alloc_array(n, sizeof *b->pad_targets);
+        if (!b->pad_offsets || !b->pad_items || !b->pad_targets)
+            exit(1);
+    }
     for (int i = 0; i < N_PHASES; i++)
         b->us[i] = ek_calloc(MAX_STEPS, sizeof **b->us);
     if (!b->negatives || !b->us[ALL])
         exit(1);
-    printf("%s %s: %lld users, %lld items, arena %.1f MiB, saved %.1f MiB\n", o->model,
-           o->data ? o->data : "made log", (long long)b->events.n_users,
-           (long long)b->events.n_items,
-           (double)ek_graph_arena_bytes(ek_rec_graph(b->m)) / 1048576,
-           (double)ek_graph_saved_bytes(ek_rec_graph(b->m)) / 1048576);
+    (void)fprintf(stderr,
+                  "%s %s: %lld users, %lld items, arena %.1f MiB, saved %.1f MiB\n",
+                  o->model, o->data ? o->data : "made log",
+                  (long long)b->events.n_users, (long long)b->events.n_items,
+                  (double)ek_graph_arena_bytes(ek_rec_graph(b->m)) / 1048576,
+                  (double)ek_graph_saved_bytes(ek_rec_graph(b->m)) / 1048576);
+}
+
+static void pad(struct bench *b, struct ek_rec_batch *x)
+{
+    int64_t longest = 0;
+    for (int64_t s = 0; s < x->B; s++)
+        if (x->offsets[s + 1] - x->offsets[s] > longest)
+            longest = x->offsets[s + 1] - x->offsets[s];
+    for (int64_t s = 0; s < x->B; s++) {
+        int64_t n = x->offsets[s + 1] - x->offsets[s], at = s * longest;
+        b->pad_offsets[s] = at;
+        for (int64_t i = 0; i < longest; i++) {
+            int64_t from = x->offsets[s] + i;
+            b->pad_items[at + i] = i < n ? x->items[from] : 0;
+            b->pad_targets[at + i] = i < n ? x->targets[from] : EK_BATCH_NO_TARGET;
+        }
+    }
+    x->T = b->pad_offsets[x->B] = x->B * longest;
+    x->offsets = b->pad_offsets;
+    x->items = b->pad_items;
+    x->targets = b->pad_targets;
+    b->pad_rows += x->T;
 }
 
 static void load(struct bench *b)
@@ -167,6 +212,8 @@ static void load(struct bench *b)
                               .items = x.items,
                               .targets = x.targets,
                               .negatives = b->negatives};
+    if (b->o.pad)
+        pad(b, &rb);
     if (ek_rec_bind(b->m, &rb))
         exit(1);
     b->tokens += x.T;
@@ -235,6 +282,30 @@ static void print_ops(const struct bench *b)
     }
 }
 
+/* Steps for so many seconds; the seconds that it took. */
+static double run(struct bench *b, double seconds)
+{
+    int64_t start = ek_clock_us();
+    b->n_steps = b->tokens = b->pad_rows = 0;
+    while (b->n_steps < MAX_STEPS && (double)(ek_clock_us() - start) < seconds * 1e6)
+        step(b);
+    return (double)(ek_clock_us() - start) * 1e-6;
+}
+
+static void answer(struct bench *b)
+{
+    char line[64];
+    while (fgets(line, sizeof line, stdin)) {
+        double s = run(b, strtod(line, NULL));
+        int64_t rows = b->o.pad ? b->pad_rows : b->tokens;
+        printf(
+            "{\"median\": %.1f, \"waste\": %.4f, \"steps\": %lld, \"threads\": %d}\n",
+            (double)b->tokens / s, 1.0 - (double)b->tokens / (double)rows,
+            (long long)b->n_steps, ek_team_size(b->team));
+        (void)fflush(stdout);
+    }
+}
+
 int main(int argc, char **argv)
 {
     static struct bench b;
@@ -249,11 +320,11 @@ int main(int argc, char **argv)
         step(&b);
     if (b.o.steps)
         return 0;
-    b.n_steps = b.tokens = 0;
-    int64_t start = ek_clock_us();
-    while (b.n_steps < MAX_STEPS && ek_clock_us() - start < b.o.seconds * 1000000)
-        step(&b);
-    double s = (double)(ek_clock_us() - start) * 1e-6;
+    if (b.o.jobs) {
+        answer(&b);
+        return 0;
+    }
+    double s = run(&b, (double)b.o.seconds);
     printf("%d threads: %.0f tokens/s (%.0f a step, %lld steps)", ek_team_size(b.team),
            (double)b.tokens / s, (double)b.tokens / (double)b.n_steps,
            (long long)b.n_steps);

@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""train.py - prints the table of training against PyTorch, both in turn in one run;
+bench/train.sh prepares what it needs."""
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+
+import main as common
+import sides
+import table
+
+GROUPS = ("speed", "eval", "padded")
+SETS = {"Beauty": 50, "LastFM": 200}  # the longest sequence that counts
+MUST, AIM = 4.0, 8.0
+WARM_S = 0.5
+CONFIG = """run:
+  name: eval
+  dir: {run}
+  threads: {threads}
+data:
+  path: {data}
+  format: s3rec
+model:
+  max_length: {length}
+train:
+  max_steps: 20
+"""
+
+
+def parse():
+    p = argparse.ArgumentParser(prog="bench/train.sh", description=__doc__)
+    p.add_argument("--keel", required=True, help="the binary")
+    p.add_argument("--rec", required=True, help="the binary bench_rec")
+    p.add_argument("--peer-python", help="a Python with torch; none: no peer")
+    p.add_argument("--data", required=True, help="a folder with Beauty.txt, LastFM.txt")
+    p.add_argument("--rows", default=",".join(GROUPS), help="some of " + ", ".join(GROUPS))
+    p.add_argument("--threads", type=int, default=0, help="0: one a physical core")
+    p.add_argument("--repeats", type=int, default=5)
+    p.add_argument("--seconds", type=float, default=3, help="of a repetition")
+    p.add_argument("--json", help="write the rows to this file, one JSON object a line")
+    o = p.parse_args()
+    o.rows = o.rows.split(",")
+    unknown = set(o.rows) - set(GROUPS)
+    if unknown:
+        p.error(f"--rows {', '.join(unknown)}: expected some of {', '.join(GROUPS)}")
+    for name in SETS:
+        if not os.path.exists(file_of(o, name)):
+            sys.exit(f"{file_of(o, name)} is not there; --data names the folder")
+    return o
+
+
+def file_of(o, name):
+    return os.path.join(o.data, name + ".txt")
+
+
+class Ours(sides.Jobs):
+    def __init__(self, o, model, *options):
+        super().__init__(o.rec, "--jobs", 1, "--model", model, "--threads", o.threads,
+                         *options)
+
+    def repeat(self, seconds):
+        return self.ask(seconds)
+
+
+class Peer(sides.Jobs):
+    def __init__(self, o, model, name):
+        script = os.path.join(os.path.dirname(__file__), "..", "peers", "torch_train.py")
+        super().__init__(o.peer_python, script, "--model", model, "--threads", o.threads,
+                         "--data", file_of(o, name), "--length", SETS[name])
+
+    def repeat(self, seconds):
+        return self.ask("train", seconds)
+
+
+def in_turn(o, calls):
+    """What each call answers, o.repeats times; who goes first changes. A call takes the
+    seconds of a repetition."""
+    got = [[] for _ in calls]
+    for r in range(-1, o.repeats):
+        order = list(enumerate(calls))
+        for i, call in reversed(order) if r % 2 else order:
+            answer = call(o.seconds if r >= 0 else WARM_S)
+            if r >= 0:
+                got[i].append(answer)
+    return got
+
+
+def rates(answers):
+    return [a["median"] for a in answers]
+
+
+def speed(o):
+    for name, length in SETS.items():
+        for model in ("sasrec", "hstu"):
+            programs = [Ours(o, model, "--data", file_of(o, name), "--length", length)]
+            if o.peer_python:
+                programs.append(Peer(o, model, name))
+            got = in_turn(o, [p.repeat for p in programs])
+            for p in programs:
+                p.close()
+            has_peer = len(got) > 1
+            note = f"{got[1][-1]['mode']}, {100 * got[1][-1]['waste']:.0f} % padding" if (
+                has_peer) else ""
+            yield table.row(f"{name}, {model}", "tokens/s", rates(got[0]),
+                            rates(got[1]) if has_peer else None, MUST, AIM, note)
+
+
+def evaluation(o):
+    """Every user's last item among all; reading the log is on neither clock."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = os.path.join(folder, "eval.yaml")
+        with open(config, "w") as f:
+            f.write(CONFIG.format(run=folder + "/run", data=file_of(o, "Beauty"),
+                                  length=SETS["Beauty"], threads=o.threads))
+        subprocess.run([o.keel, "train", config, "--json"], check=True,
+                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def ours(_):
+            got = subprocess.run([o.keel, "eval", folder + "/run", "--json", "--threads",
+                                  str(o.threads)], check=True, capture_output=True)
+            return {"median": json.loads(got.stdout)["seconds"]}
+
+        peer = Peer(o, "sasrec", "Beauty") if o.peer_python else None
+        got = in_turn(o, [ours] + ([lambda _: peer.ask("eval")] if peer else []))
+        if peer:
+            peer.close()
+        yield table.row("Beauty, full ranking", "s", rates(got[0]),
+                        rates(got[1]) if peer else None, 5.0, 10.0,
+                        got[1][-1]["mode"] if peer else "", less_is_better=True)
+
+
+def padded(o):
+    """Our own engine on the same made log, batches jagged and made rectangular."""
+    made = ("--length", 200, "--median", 85, "--longest", 203)
+    programs = [Ours(o, "sasrec", *made), Ours(o, "sasrec", "--pad", 1, *made)]
+    got = in_turn(o, [p.repeat for p in programs])
+    for p in programs:
+        p.close()
+    waste = 100 * got[1][-1]["waste"]
+    yield table.row("made log, sasrec: jagged, padded", "tokens/s", rates(got[0]),
+                    rates(got[1]), 1.9, None,
+                    f"peer: ours, padded to the batch's longest, {waste:.0f} % of it waste")
+
+
+def main():
+    o = parse()
+    facts = common.facts(o)
+    others = table.Others()
+    time.sleep(1)
+    common.tell_machine(facts, "start", others)
+    others = table.Others()
+    out = table.Table(facts, o.json)
+    for name, rows in zip(GROUPS, (speed, evaluation, padded)):
+        if name in o.rows:
+            for row in rows(o):
+                out.add(row)
+    print()
+    common.tell_machine(facts, "end", others)
+    short = [r["name"] for r in out.rows if table.verdict(r) == "SHORT"]
+    if short:
+        print("below what must be reached: " + "; ".join(short))
+
+
+if __name__ == "__main__":
+    main()
