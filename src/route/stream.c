@@ -109,14 +109,31 @@ static int connect_to(struct ek_stream_conn **c, struct ek_streams *s, int32_t u
     return make_conn(c, s, &sock, upstream, ek_text_of(NULL, 0));
 }
 
+/* How many streams a connection of this backend's takes, as one that is full shows. */
+static int32_t limit_of(struct ek_link *list)
+{
+    int32_t limit = INT32_MAX;
+    for (struct ek_link *l = list->next; l != list; l = l->next) {
+        const struct ek_stream_conn *v = EK_LINK_OWNER(l, struct ek_stream_conn, link);
+        bool is_full =
+            v->is_ready && !ek_h2_can_open(v->h2) && !ek_h2_is_leaving(v->h2);
+        if (is_full && ek_h2_streams(v->h2) < limit)
+            limit = ek_h2_streams(v->h2);
+    }
+    return limit > 1 ? limit : 1;
+}
+
 /* One with room for a stream, the one used last first; or a new one: a backend's limit
- * of streams is no reason to wait. */
+ * of streams is no reason to wait. One whose SETTINGS have not come gets no more than
+ * the others of its backend took: what is over the limit would be refused, by some with
+ * a code that does not say so. */
 static int find_conn(struct ek_stream_conn **c, struct ek_streams *s, int32_t upstream)
 {
     struct ek_link *list = &s->backs[upstream];
     for (struct ek_link *l = list->prev; l != list; l = l->prev) {
         struct ek_stream_conn *v = EK_LINK_OWNER(l, struct ek_stream_conn, link);
-        if (ek_h2_can_open(v->h2)) {
+        if (ek_h2_can_open(v->h2) &&
+            (v->is_ready || ek_h2_streams(v->h2) < limit_of(list))) {
             *c = v;
             return 0;
         }

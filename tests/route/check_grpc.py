@@ -468,6 +468,45 @@ class Codes(Case):
         self.assertTrue(wait_for(lambda: counts("protocol_errors") == [1, 0]))
         self.assertEqual(counts("connections"), [2, 1])
 
+    def test_a_new_connection_gets_no_more_streams_than_the_full_one_holds(self):
+        """Its SETTINGS come late: what was sent over the limit would be refused."""
+        taken, most, ready = [], [], threading.Event()
+
+        def serve(client, backend):
+            if len(client.exactly(24)) < 24:
+                return  # a health check
+            at = len(taken)
+            taken.append(0)
+
+            def tell(wait):
+                try:
+                    if not wait or ready.wait(20):
+                        client.send(frame(4, 0, 0, struct.pack(">HI", 3, 2)))  # two
+                except OSError:
+                    pass  # the test is over
+            if at == 0:
+                tell(False)
+            else:
+                threading.Thread(target=tell, args=(True,), daemon=True).start()
+            while len(head := client.exactly(9)) == 9:
+                client.exactly(int.from_bytes(head[:3], "big"))
+                if head[3] == 4 and not head[4] & 1:
+                    client.send(frame(4, 1))
+                taken[at] += head[3] == 1
+                most.append(taken[at])
+        backend, = self.backends(1, serve)
+        proxy = self.proxy([backend.port], "h2=1")
+        c = H2Client(proxy.port)
+        self.addCleanup(c.close)
+        for n in (1, 2):
+            c.request("/", method="POST", end=False)
+            self.assertTrue(wait_for(lambda n=n: sum(taken) == n))
+        for _ in range(5):
+            c.request("/", method="POST", end=False)
+        self.assertTrue(wait_for(lambda: sum(taken) == 7))
+        ready.set()
+        self.assertEqual(max(most), 2)
+
     def refuser(self, refusal, after):
         """Backends (a function) of which the first to hear `after` bytes of a body
         answers with the frame of refusal(stream); all others send the body back."""
