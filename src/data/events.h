@@ -24,7 +24,8 @@
 #define EK_EVENTS_ITEMS_MAX   ((int64_t)INT32_MAX)
 #define EK_EVENTS_LEVELS_MAX  ((int64_t)INT32_MAX) /* of one category */
 #define EK_EVENTS_COLUMNS_MAX 32
-#define EK_EVENTS_NAME_MAX    4096 /* bytes of an id or a column's name */
+#define EK_EVENTS_TIME_MAX    ((int64_t)1 << 61) /* of |time|: differences fit */
+#define EK_EVENTS_NAME_MAX    4096               /* bytes of an id or a column's name */
 
 /* n names one behind the other: name i is bytes[offsets[i], offsets[i + 1]). */
 struct ek_names {

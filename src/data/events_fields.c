@@ -176,7 +176,7 @@ bool ek_read_time(int64_t *us, const char *p, size_t n, enum ek_events_unit unit
     double v;
     const char *at = p, *end = p + n;
     if (take_whole(&whole, p, n)) {
-        if (whole > INT64_MAX / scale || whole < -(INT64_MAX / scale))
+        if (whole > EK_EVENTS_TIME_MAX / scale || whole < -(EK_EVENTS_TIME_MAX / scale))
             return false;
         *us = whole * scale;
         return true;
@@ -189,7 +189,7 @@ bool ek_read_time(int64_t *us, const char *p, size_t n, enum ek_events_unit unit
     if (!ek_read_number(&v, p, n))
         return false;
     v *= (double)scale;
-    if (!(fabs(v) < 9e18))
+    if (!(fabs(v) < (double)EK_EVENTS_TIME_MAX))
         return false;
     *us = (int64_t)llround(v);
     return true;

@@ -186,6 +186,11 @@ static int take_times(struct reader *r, struct ek_events *e)
         return 0;
     int rc = take(r, EK_PACK_TIMES, 0, (uint64_t)e->n * sizeof(int64_t), &times, NULL);
     e->times = times;
+    for (int64_t i = 0; i < e->n && !rc; i++) {
+        if (e->times[i] > EK_EVENTS_TIME_MAX || e->times[i] < -EK_EVENTS_TIME_MAX)
+            return refuse(r, "section %u: the time of row %lld is out of range",
+                          r->next - 1, (long long)i);
+    }
     for (int64_t u = 0; u < e->n_users && !rc; u++) {
         for (int64_t i = e->offsets[u] + 1; i < e->offsets[u + 1]; i++) {
             if (e->times[i] < e->times[i - 1])

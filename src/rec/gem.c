@@ -16,6 +16,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 #define EPS        1e-5f
 #define BLOCK      64
@@ -43,6 +44,14 @@ static int check(const struct ek_rec_config *c, const struct ek_rec_shape *s,
             return ek_err_set(err, EK_EINVAL, "%s: %lld; expected %lld to %lld for gem",
                               rules[i].key, (long long)rules[i].value,
                               (long long)rules[i].lo, (long long)rules[i].hi);
+    for (int i = 0; i < s->n_columns; i++)
+        for (int k = 0; k < i; k++)
+            if (!strncmp(s->columns[i].name, s->columns[k].name, EK_GEM_NAME))
+                return ek_err_set(
+                    err, EK_EINVAL,
+                    "columns '%s' and '%s': expected names that differ in "
+                    "their first %d bytes",
+                    s->columns[k].name, s->columns[i].name, EK_GEM_NAME);
     if (c->has_times && s->lacks_times)
         return ek_err_set(err, EK_EINVAL,
                           "has_times: true; expected false: the log has no times");

@@ -10,9 +10,10 @@
 
 /* --- columns of the log ----------------------------------------------------------------- */
 
-static int column_name(char *to, size_t cap, const struct ek_rec_column *c)
+/* By what it stands behind, no name of a column is that of another parameter. */
+static void column_name(char *to, size_t cap, const struct ek_rec_column *c)
 {
-    return snprintf(to, cap, "%.40s", c->name);
+    (void)snprintf(to, cap, "column.%.*s", EK_GEM_NAME, c->name);
 }
 
 /* Embedding of column i: levels looked up; of a number, its asinh times a vector. */
@@ -20,16 +21,16 @@ static int embed_column(struct ek_rec *m, int i)
 {
     const struct ek_rec_column *c = &m->shape.columns[i];
     const float scale = c->is_user ? 0.5f : SMALL;
-    char name[48];
+    char name[EK_GEM_NAME + 8];
     int v = ek_rec_column_input(m, i);
-    (void)column_name(name, sizeof name, c);
+    column_name(name, sizeof name, c);
     if (c->levels > 0)
         return ek_lookup(
             m->g, ek_rec_param(m, name, c->levels, m->c.dim, EK_INIT_NORMAL, scale), v,
             1.0f);
     struct ek_gem *e = ek_gem_of(m);
     char squashed[64];
-    (void)snprintf(squashed, sizeof squashed, "asinh(%.40s)", c->name);
+    (void)snprintf(squashed, sizeof squashed, "asinh(%.*s)", EK_GEM_NAME, c->name);
     e->numbers[i] = ek_graph_input(m->g, squashed, c->is_user ? m->users : m->tokens, 1,
                                    EK_DTYPE_F32);
     int w = ek_rec_param(m, name, 1, m->c.dim, EK_INIT_NORMAL, scale);

@@ -15,9 +15,10 @@
 
 #include "rec/model_int.h"
 
-#define EK_GEM_SLOTS   4 /* learned features of the non-sequence side */
-#define EK_GEM_KRON    2 /* terms of a SumKronLinear */
-#define EK_GEM_CONTEXT 4 /* features that the click head reads, at most */
+#define EK_GEM_SLOTS   4  /* learned features of the non-sequence side */
+#define EK_GEM_KRON    2  /* terms of a SumKronLinear */
+#define EK_GEM_CONTEXT 4  /* features that the click head reads, at most */
+#define EK_GEM_NAME    40 /* bytes of a column's name that its parameter has */
 #define EK_GEM_GAPS    130 /* buckets of the time since the event before; the last: none */
 
 struct ek_gem {

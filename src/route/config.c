@@ -15,6 +15,7 @@ struct backend_keys {
     int tls;              /* 0: as the others, 1: off, 2: on */
     bool tls_insecure;
     const char *tls_ca, *tls_name, *report_path, *agent, *health_path;
+    int reports; /* 0: by path or agent, 1: orca */
 };
 
 #define TEXT(key, type_, m, shown, words)                                              \
@@ -80,6 +81,12 @@ static const struct ek_opt backend_keys[] = {
     B("report_path", report_path, "PATH", "poll its load there; default: the option's"),
     B("agent", agent, "HOST:PORT", "of its agent-check line"),
     B("health_path", health_path, "PATH", "default: the option's"),
+    {.name = "reports",
+     .type = EK_OPT_CHOICE,
+     AT(reports),
+     .fallback = "poll",
+     .choices = "poll|orca",
+     .help = "poll: by report_path or agent; orca: by gRPC, out of band"},
     {0},
 };
 
@@ -225,6 +232,7 @@ static struct ek_route_backend make_backend(const struct backend_keys *k,
                                  : or_else(k->report_path, common->report_path),
         .agent = or_else(k->agent, common->agent),
         .health_path = or_else(k->health_path, common->health_path),
+        .reports_orca = k->reports == 1,
     };
 }
 

@@ -130,7 +130,7 @@ static double dot(const double *a, const double *b, int64_t n)
 static void add_column(struct ref *r, double *x, int i, int64_t row)
 {
     const struct ek_rec_column *c = &r->s->columns[i];
-    const struct ek_param *w = ref_param(r, c->name, "");
+    const struct ek_param *w = ref_param(r, "column.", c->name);
     for (int64_t k = 0; k < r->d; k++)
         if (c->levels > 0)
             x[k] += (double)w->value[r->b->columns[i].levels[row] * r->d + k];

@@ -37,7 +37,8 @@ static void lists_of_a_file_become_backends_and_listeners(void **state)
                                   "  agent: h:3\n"
                                   "  max_sessions: 0\n"
                                   "  tls: off\n"
-                                  "  protocol: http2\n"),
+                                  "  protocol: http2\n"
+                                  "  reports: orca\n"),
                      0);
     assert_int_equal(k.c.n_listeners, 2);
     assert_string_equal(k.c.listeners[0].tls_key, "a.key");
@@ -55,6 +56,7 @@ static void lists_of_a_file_become_backends_and_listeners(void **state)
     assert_null(b[1].report_path);
     assert_int_equal(b[1].protocol, EK_ROUTE_HTTP2);
     assert_false(b[1].has_tls);
+    assert_true(b[1].reports_orca && !b[0].reports_orca);
     ek_arena_release(&k.arena);
 }
 
