@@ -124,7 +124,7 @@ static int compare_items(const struct ek_trained *t, struct ek_err *err)
     for (int64_t i = 0; i < a->n; i++) {
         size_t n, m;
         const char *s = ek_names_get(a, i, &n), *r = ek_names_get(b, i, &m);
-        if (n != m || memcmp(s, r, n))
+        if (n != m || memcmp(s, r, n) != 0)
             return ek_err_set(err, EK_EINVAL,
                               "%s: item %" PRId64
                               " is '%s', expected '%s' as in training",
@@ -212,8 +212,8 @@ static int build_model(struct ek_trained *t, const struct ek_trained_options *o,
     return rc ? rc : ek_checkpoint_load(t->folder, &c, err);
 }
 
-static int open(struct ek_trained *t, const char *folder,
-                const struct ek_trained_options *o, struct ek_err *err)
+static int open_folder(struct ek_trained *t, const char *folder,
+                       const struct ek_trained_options *o, struct ek_err *err)
 {
     int rc = read_config(t, folder, err);
     if (!rc)
@@ -241,7 +241,7 @@ int ek_trained_open(struct ek_trained *t, const char *folder,
 {
     *t = (struct ek_trained){.data.click = -1};
     ek_arena_init(&t->arena, ARENA_BYTES);
-    int rc = open(t, folder, o, err);
+    int rc = open_folder(t, folder, o, err);
     if (rc) {
         ek_trained_release(t);
         return rc;

@@ -38,7 +38,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct ek_pool *pool;
     struct ek_backend_spec s = {"a", "127.0.0.1:1", 1, 1, 0};
     struct ek_backend_state now;
-    int32_t b;
+    int32_t b = -1;
     if (size == 0 || decode(&r, data, size))
         return 0;
     ek_pool_options_default(&o);
