@@ -10,8 +10,8 @@ static char lower(char c)
 bool ek_text_is(struct ek_text t, const char *word)
 {
     for (size_t i = 0; i < t.n; i++) {
-        /* A word that ends here differs, too: its NUL is no byte of a head. */
-        if (lower(t.p[i]) != word[i])
+        /* The text may hold a NUL where the word ends. */
+        if (!word[i] || lower(t.p[i]) != word[i])
             return false;
     }
     return t.p && !word[t.n];
