@@ -32,6 +32,13 @@ def need_program(name):
     return shutil.which(name) or skip(f"{name} is not installed")
 
 
+def is_sanitized(binary):
+    """Whether a sanitizer is in it: those keep what was freed, and memory says nothing."""
+    with open(binary, "rb") as f:
+        code = f.read()
+    return b"__asan_init" in code or b"__tsan_init" in code
+
+
 def need_keel():
     path = os.environ.get("KEEL", "")
     return path if os.path.exists(path) else skip("KEEL names no binary")

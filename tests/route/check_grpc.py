@@ -104,15 +104,9 @@ class Echo:
         yield b"|".join(it)
 
 
-def is_sanitized():
-    """A sanitizer keeps what was freed: memory says nothing then."""
-    binary = need_probe().read_bytes()
-    return b"__asan_init" in binary or b"__tsan_init" in binary
-
-
 class Case(unittest.TestCase):
     def assert_flat(self, kb, limit):
-        if not is_sanitized():
+        if not keelkit.is_sanitized(need_probe()):
             self.assertLess(kb, limit)
 
     def setup_proxy(self, n=1, max_streams=None, *words, **settings):
