@@ -6,9 +6,9 @@
  */
 #include "base/mem.h"
 #include "net/h2_int.h"
+#include "net/sock.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -34,38 +34,23 @@ bool ek_h2_allow(struct ek_h2_allowance *a, int64_t now_us, uint32_t burst,
 
 /* Bytes ------------------------------------------------------------------------- */
 
-static int errno_status(void)
+/* Whether the peer ended or the connection failed: it is over alike. */
+static int over_alike(int rc)
 {
-    return errno == EAGAIN || errno == EWOULDBLOCK ? EK_EAGAIN : EK_ECLOSED;
+    return rc == EK_EIO ? EK_ECLOSED : rc;
 }
 
 static int receive(struct ek_h2 *c, size_t *got)
 {
     struct ek_h2_context *x = c->context;
-    if (c->tls)
-        return ek_tls_read(c->tls, x->in, sizeof x->in, got, &c->read_wants);
-    ssize_t n;
-    do {
-        n = recv(c->watch.fd, x->in, sizeof x->in, 0);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return errno_status();
-    *got = (size_t)n;
-    return n == 0 ? EK_ECLOSED : 0;
+    struct ek_sock s = {c->watch.fd, c->tls};
+    return over_alike(ek_sock_read(&s, x->in, sizeof x->in, got, &c->read_wants));
 }
 
 static int transmit(struct ek_h2 *c, const char *p, size_t n, size_t *sent)
 {
-    if (c->tls)
-        return ek_tls_write(c->tls, p, n, sent, &c->write_wants);
-    ssize_t got;
-    do {
-        got = send(c->watch.fd, p, n, MSG_NOSIGNAL);
-    } while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return errno_status();
-    *sent = (size_t)got;
-    return 0;
+    struct ek_sock s = {c->watch.fd, c->tls};
+    return over_alike(ek_sock_write(&s, p, n, sent, &c->write_wants));
 }
 
 /* Sends p[*at, n). 0: all of it. */
@@ -235,8 +220,11 @@ static void linger(struct ek_h2 *c)
 
 static void drop_input(struct ek_h2 *c)
 {
-    ssize_t n = recv(c->watch.fd, c->context->in, sizeof c->context->in, MSG_DONTWAIT);
-    if (n == 0 || (n < 0 && errno_status() == EK_ECLOSED && errno != EINTR))
+    struct ek_sock plain = {c->watch.fd, NULL};
+    size_t got;
+    int want;
+    int rc = ek_sock_read(&plain, c->context->in, sizeof c->context->in, &got, &want);
+    if (rc && rc != EK_EAGAIN)
         ek_h2_free(c);
 }
 

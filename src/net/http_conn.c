@@ -12,10 +12,10 @@
 #include "base/mem.h"
 #include "net/h2.h"
 #include "net/http_int.h"
+#include "net/sock.h"
 #include "net/tls.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <string.h>
@@ -43,38 +43,24 @@ static void enter(struct ek_http_conn *c, enum ek_http_state state)
 
 /* Bytes ------------------------------------------------------------------------ */
 
-static int errno_status(void)
+/* Whether the client ended or the connection failed: it is over alike. */
+static int over_alike(int rc)
 {
-    return errno == EAGAIN || errno == EWOULDBLOCK ? EK_EAGAIN : EK_ECLOSED;
+    return rc == EK_EIO ? EK_ECLOSED : rc;
 }
 
 static int receive(struct ek_http_conn *c, size_t *got)
 {
     struct ek_http_server *s = c->server;
-    if (c->tls)
-        return ek_tls_read(c->tls, s->scratch, sizeof s->scratch, got, &c->read_wants);
-    ssize_t n;
-    do {
-        n = recv(c->watch.fd, s->scratch, sizeof s->scratch, 0);
-    } while (n < 0 && errno == EINTR);
-    if (n < 0)
-        return errno_status();
-    *got = (size_t)n;
-    return n == 0 ? EK_ECLOSED : 0;
+    struct ek_sock sock = {c->watch.fd, c->tls};
+    return over_alike(
+        ek_sock_read(&sock, s->scratch, sizeof s->scratch, got, &c->read_wants));
 }
 
 static int transmit(struct ek_http_conn *c, const char *p, size_t n, size_t *sent)
 {
-    if (c->tls)
-        return ek_tls_write(c->tls, p, n, sent, &c->write_wants);
-    ssize_t got;
-    do {
-        got = send(c->watch.fd, p, n, MSG_NOSIGNAL);
-    } while (got < 0 && errno == EINTR);
-    if (got < 0)
-        return errno_status();
-    *sent = (size_t)got;
-    return 0;
+    struct ek_sock sock = {c->watch.fd, c->tls};
+    return over_alike(ek_sock_write(&sock, p, n, sent, &c->write_wants));
 }
 
 /* Sends what there is. 0: nothing is left. */
@@ -257,11 +243,11 @@ static int step_answered(struct ek_http_conn *c)
 /* Bytes are read past TLS here: what they say no longer matters. */
 static int step_linger(struct ek_http_conn *c)
 {
-    ssize_t n =
-        recv(c->watch.fd, c->server->scratch, sizeof c->server->scratch, MSG_DONTWAIT);
-    if (n > 0 || (n < 0 && errno == EINTR))
-        return 0;
-    return n == 0 ? EK_ECLOSED : errno_status();
+    struct ek_http_server *s = c->server;
+    struct ek_sock plain = {c->watch.fd, NULL};
+    size_t got;
+    int want;
+    return over_alike(ek_sock_read(&plain, s->scratch, sizeof s->scratch, &got, &want));
 }
 
 static int step(struct ek_http_conn *c)
