@@ -151,18 +151,12 @@ static int add_details(struct ek_buf *out, const char *s)
     return rc;
 }
 
-static int add_entry(struct ek_buf *out, const struct ek_opt *opt)
+/* What an option does, in the column beside its name, which is `column` long; below it
+ * when that is too long. */
+static int add_beside(struct ek_buf *out, size_t column, const struct ek_opt *opt)
 {
-    char flag[EK_OPT_NAME_CAP];
-    size_t start = out->len;
-    const char *value = placeholder(opt);
-    int rc = opt->letter ? ek_buf_addf(out, "  -%c, ", opt->letter)
-                         : ek_buf_add_str(out, "      ");
-    if (!rc)
-        rc = ek_buf_addf(out, "--%s%s%s", ek_opt_flag(flag, opt->name),
-                         value ? " " : "", value ? value : "");
-    size_t column = out->len - start;
-    if (!rc && column + 2 > HELP_COLUMN) {
+    int rc = 0;
+    if (column + 2 > HELP_COLUMN) {
         rc = ek_buf_add_char(out, '\n');
         column = 0;
     }
@@ -176,6 +170,19 @@ static int add_entry(struct ek_buf *out, const struct ek_opt *opt)
         rc = add_filled(out, text.data, text.len, HELP_COLUMN, HELP_COLUMN);
     ek_buf_release(&text);
     return rc;
+}
+
+static int add_entry(struct ek_buf *out, const struct ek_opt *opt)
+{
+    char flag[EK_OPT_NAME_CAP];
+    size_t start = out->len;
+    const char *value = placeholder(opt);
+    int rc = opt->letter ? ek_buf_addf(out, "  -%c, ", opt->letter)
+                         : ek_buf_add_str(out, "      ");
+    if (!rc)
+        rc = ek_buf_addf(out, "--%s%s%s", ek_opt_flag(flag, opt->name),
+                         value ? " " : "", value ? value : "");
+    return rc ? rc : add_beside(out, out->len - start, opt);
 }
 
 /* `add` for every option: the verb's, then the common ones. */
@@ -196,21 +203,7 @@ static int add_key(struct ek_buf *out, const struct ek_opt *opt, const char *of)
     const char *value = opt->type == EK_OPT_FLAG ? "true|false" : placeholder(opt);
     size_t start = out->len;
     int rc = ek_buf_addf(out, "  %s%s%s %s", of, *of ? "[]." : "", opt->name, value);
-    size_t column = out->len - start;
-    if (!rc && column + 2 > HELP_COLUMN) {
-        rc = ek_buf_add_char(out, '\n');
-        column = 0;
-    }
-    if (!rc)
-        rc = add_spaces(out, HELP_COLUMN - column);
-    struct ek_buf text;
-    ek_buf_init(&text, MAX_ENTRY);
-    if (!rc)
-        rc = add_description(&text, opt);
-    if (!rc)
-        rc = add_filled(out, text.data, text.len, HELP_COLUMN, HELP_COLUMN);
-    ek_buf_release(&text);
-    return rc;
+    return rc ? rc : add_beside(out, out->len - start, opt);
 }
 
 static int add_keys(struct ek_buf *out, const struct ek_opt *keys)
