@@ -28,6 +28,14 @@ struct ek_verb {
         .help = "print one JSON object"                                                \
     }
 
+/* --threads of a team that computes. */
+#define EK_VERB_THREADS(at)                                                            \
+    {                                                                                  \
+        .name = "threads", .letter = 't', .type = EK_OPT_INT, .offset = (at),          \
+        .value = "N", .fallback = "0", .min = 0, .max = 256,                           \
+        .help = "threads that compute; 0: one a physical core"                         \
+    }
+
 /* One a file: verb_<name>.c. */
 extern const struct ek_verb ek_verb_inspect;
 extern const struct ek_verb ek_verb_generate;
