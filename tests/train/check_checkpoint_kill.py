@@ -31,7 +31,7 @@ class Kill(unittest.TestCase):
 
     def saving(self, first, *args):
         return subprocess.Popen([PROBE, "save", self.last, str(first), *args],
-                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0)
 
     def killed(self, process):
         """The steps it reported."""
@@ -39,7 +39,7 @@ class Kill(unittest.TestCase):
         out, err = process.communicate(timeout=60)
         if process.returncode == 77:
             keelkit.skip("the kernel takes no system call filter")
-        self.assertEqual((process.returncode, err), (-9, ""))
+        self.assertEqual((process.returncode, err), (-9, b""))
         return list(map(int, out.split()))
 
     def begin(self, *args):
@@ -55,18 +55,24 @@ class Kill(unittest.TestCase):
     def kill_often(self, *args):
         reported, seconds = self.begin(*args)
         self.assertIn(self.load(), (reported, reported + 1))
-        first, amid = self.load() + 1, 0
-        for _ in range(KILLS):
+        first, kills, saved, amid = self.load() + 1, 0, 0, 0
+        # How long a start takes beside a save differs between builds and machines: every
+        # second one is killed after it saved, and it goes on until enough were amid one.
+        while kills < KILLS or amid <= KILLS // 10:
+            self.assertLess(kills, 20 * KILLS, f"only {amid} were killed amid a save")
             process = self.saving(first, *args)
+            before = [int(process.stdout.readline())] if kills % 2 else []
             time.sleep(self.random.uniform(0, 4 * seconds))
-            reported = max(self.killed(process) + [first - 1])
+            reported = self.killed(process) + before
+            kills += 1
+            saved += bool(reported)
             amid += any(name.endswith(".tmp") for name in os.listdir(self.root))
             got = self.load()
+            reported = max(reported + [first - 1])
             self.assertIn(got, (reported, reported + 1))
             first = got + 1
-        self.assertGreater(first, KILLS // 5)  # it did save in between
-        self.assertGreater(amid, KILLS // 10)  # and was killed amid it
-#What the killed ones left does not pile up.
+        self.assertGreaterEqual(saved, kills // 2)
+        # What the killed ones left does not pile up.
         self.assertLessEqual(len(os.listdir(self.root)), 3, os.listdir(self.root))
 
     def test_a_kill_at_any_moment_leaves_a_state_that_was_written(self):
