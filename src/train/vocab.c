@@ -123,7 +123,7 @@ static bool number_behind(const char *word, const char *s, size_t n, int64_t mos
                           int64_t *number, size_t *rest)
 {
     size_t at = strlen(word);
-    if (n <= at || memcmp(s, word, at) || s[at] < '0' || s[at] > '9')
+    if (n <= at || memcmp(s, word, at) != 0 || s[at] < '0' || s[at] > '9')
         return false;
     *number = 0;
     for (; at < n && s[at] >= '0' && s[at] <= '9'; at++) {
