@@ -38,7 +38,7 @@ class Proxy:
              *(f"{k}={v}" for k, v in settings.items())],
             stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()
-        match = re.match(r"listening 127\.0\.0\.1:(\d+) admin 127\.0\.0\.1:(\d+)", line)
+        match = re.match(r"listening [\d.]+:(\d+) admin 127\.0\.0\.1:(\d+)", line)
         if not match:
             raise RuntimeError("the proxy did not start:\n" + self.output())
         self.port, self.admin = int(match.group(1)), int(match.group(2))
@@ -191,9 +191,9 @@ class Client:
 class Backend:
     """serve(client, backend) is called in a thread of its own for each connection."""
 
-    def __init__(self, serve):
+    def __init__(self, serve, port=0):
         self.serve = serve
-        self.sock = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.sock = socket.create_server(("127.0.0.1", port), backlog=128)
         self.port = self.sock.getsockname()[1]
         self.connections, self.requests, self.lock = 0, [], threading.Lock()
         self.clients = []
@@ -225,6 +225,10 @@ class Backend:
         return head
 
     def close(self):
+        try:
+            self.sock.shutdown(socket.SHUT_RDWR)  # wakes accept, which holds the port
+        except OSError:
+            pass
         self.sock.close()
         with self.lock:
             for client in self.clients:

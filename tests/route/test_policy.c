@@ -92,6 +92,32 @@ static void a_newcomer_gets_its_turn_and_not_all_it_missed(void **state)
     ek_pool_free(k.pool);
 }
 
+static void a_backend_that_joins_is_filled_first_and_counts_are_kept(void **state)
+{
+    (void)state;
+    for (int round = 0; round < 2; round++) {
+        struct kit k;
+        struct ek_placement p[6];
+        struct ek_backend_state s;
+        struct ek_backend_spec spec = {"c", "127.0.0.1:1", 1, 0, 0};
+        int32_t c;
+        kit_open(&k, round ? EK_POLICY_LEAST_SESSIONS : EK_POLICY_EFFECTIVE_CAPACITY,
+                 NULL, 2);
+        for (int i = 0; i < 4; i++)
+            assert_true(kit_place(&k, 0, &p[i]) >= 0);
+        assert_int_equal(ek_pool_add(k.pool, &c, &spec, k.now), 0);
+        assert_int_equal(kit_place(&k, 0, &p[4]), c);
+        assert_int_equal(kit_place(&k, 0, &p[5]), c);
+        for (int32_t i = 0; i < 3; i++) {
+            assert_true(ek_pool_read(k.pool, i, k.now, &s));
+            assert_int_equal(s.open_sessions, 2);
+        }
+        for (int i = 0; i < 6; i++)
+            ek_placement_end(&p[i], k.now);
+        ek_pool_free(k.pool);
+    }
+}
+
 static void least_sessions_fill_by_weight(void **state)
 {
     (void)state;
@@ -288,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_robin_is_smooth_and_weighted),
         cmocka_unit_test(a_newcomer_gets_its_turn_and_not_all_it_missed),
+        cmocka_unit_test(a_backend_that_joins_is_filled_first_and_counts_are_kept),
         cmocka_unit_test(least_sessions_fill_by_weight),
         cmocka_unit_test(two_choices_spread_far_better_than_one),
         cmocka_unit_test(weighted_random_follows_weight_and_load),

@@ -119,8 +119,10 @@ class Table(unittest.TestCase):
         for path, name in named:
             source = (ROOT / "tests" / path).read_text(encoding="utf-8")
             self.assertRegex(source, rf"\b(?:def|static void) {name}\(", path)
-        rows = [int(n) for n in re.findall(r"^\| (\d+) \|", table, re.M)]
-        self.assertEqual(rows, list(range(1, 25)))
+        for section, n in (("Serve", 24), ("Route", 30)):
+            part = table.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+            rows = [int(n) for n in re.findall(r"^\| (\d+) \|", part, re.M)]
+            self.assertEqual(rows, list(range(1, n + 1)), section)
 
 
 if __name__ == "__main__":
