@@ -334,7 +334,9 @@ int ek_http1_read_request(struct ek_http1_message *m, const char *p, size_t n)
         return refuse(m, 400, "Host must be given exactly once");
     if (!m->head.authority.p)
         m->head.authority = seen.host;
-    if (!ek_text_is_authority(m->head.authority))
+    /* Host is looked at also where the target outranks it (RFC 9112 3.2). */
+    if (!ek_text_is_authority(m->head.authority) ||
+        (seen.n_host > 0 && !ek_text_is_authority(seen.host)))
         return refuse(m, 400, "Host is not HOST or HOST:PORT");
     return read_handshake(m, &seen);
 }

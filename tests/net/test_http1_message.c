@@ -89,6 +89,10 @@ static void an_absolute_target_outranks_host(void **state)
     assert_int_equal(read_request(&m, "GET http://real HTTP/1.1\r\nHost: x\r\n\r\n"),
                      0);
     assert_text(m.head.path, "/");
+    assert_int_equal(
+        read_request(&m, "GET http://real/ HTTP/1.1\r\nHost: a/b c\r\n\r\n"),
+        EK_EFORMAT);
+    assert_int_equal(m.code, 400);
 }
 
 static void every_truncation_of_a_head_is_refused_or_not_whole(void **state)
