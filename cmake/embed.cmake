@@ -1,5 +1,6 @@
-# cmake -DFOLDER=web -DOUT=static_files.c -P embed.cmake
-# Writes the files of FOLDER as the table of src/serve/static.h.
+# cmake -DNAME=ek_chat_files -DFOLDER=web -DPART=chat -DOUT=chat_files.c -P embed.cmake
+# Writes the files of FOLDER, which all pages share, and of FOLDER/PART as the table NAME of
+# src/net/static.h.
 set(type_html "text/html; charset=utf-8")
 set(type_css "text/css; charset=utf-8")
 set(type_js "text/javascript; charset=utf-8")
@@ -9,20 +10,21 @@ set(type_png "image/png")
 set(type_ico "image/x-icon")
 set(type_webmanifest "application/manifest+json")
 
-file(GLOB files RELATIVE ${FOLDER} ${FOLDER}/*)
+file(GLOB files ${FOLDER}/* ${FOLDER}/${PART}/*)
 list(SORT files)
 set(arrays "")
 set(rows "")
 set(i 0)
-foreach(name ${files})
-    if(IS_DIRECTORY ${FOLDER}/${name})
+foreach(file ${files})
+    if(IS_DIRECTORY ${file})
         continue()
     endif()
+    get_filename_component(name ${file} NAME)
     string(REGEX REPLACE "^.*\\." "" ending ${name})
     if(NOT DEFINED type_${ending})
-        message(FATAL_ERROR "web/${name}: no content type known for .${ending}")
+        message(FATAL_ERROR "${file}: no content type known for .${ending}")
     endif()
-    file(READ ${FOLDER}/${name} hex HEX)
+    file(READ ${file} hex HEX)
     string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
     string(APPEND arrays "static const unsigned char file_${i}[] = {${bytes}0};\n")
     string(APPEND rows
@@ -30,5 +32,5 @@ foreach(name ${files})
     math(EXPR i "${i} + 1")
 endforeach()
 file(WRITE ${OUT} "/* Generated from web/ by cmake/embed.cmake. */\n"
-    "#include \"serve/static.h\"\n\n${arrays}\n"
-    "const struct ek_static_file ek_static_files[] = {\n${rows}    {0},\n};\n")
+    "#include \"net/static.h\"\n\n${arrays}\n"
+    "const struct ek_static_file ${NAME}[] = {\n${rows}    {0},\n};\n")

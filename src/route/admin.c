@@ -1,8 +1,10 @@
-/* admin.c - the administrator's HTTP: /metrics, /backends, /explain, POST /drain. */
+/* admin.c - the administrator's HTTP: the board, /metrics, /backends, /explain, POST
+ * /drain. */
 #include "base/clock.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "net/static.h"
 #include "route/run_int.h"
 #include "route/stream.h"
 
@@ -468,6 +470,14 @@ static void answer_page(struct ek_route *r, struct ek_http_exchange *x,
     ek_buf_release(&out);
 }
 
+static void answer_file(struct ek_http_exchange *x, const struct ek_static_file *f)
+{
+    if (ek_static_add_headers(x))
+        ek_http_abort(x);
+    else
+        answer(x, 200, f->type, (const char *)f->data, f->n);
+}
+
 static void on_request(void *arg, struct ek_http_exchange *x)
 {
     struct ek_route *r = arg;
@@ -482,13 +492,16 @@ static void on_request(void *arg, struct ek_http_exchange *x)
             answer_text(x, 405, "GET\n");
         return;
     }
-    if (strcmp(q->path, "/health") == 0)
-        answer_text(x, ek_counter_get(&r->router.is_draining) ? 503 : 200,
-                    ek_counter_get(&r->router.is_draining) ? "draining\n" : "ok\n");
+    const struct ek_static_file *file = ek_static_find(ek_board_files, q->path);
+    bool is_draining = ek_counter_get(&r->router.is_draining);
+    if (file && is_get)
+        answer_file(x, file);
+    else if (strcmp(q->path, "/health") == 0)
+        answer_text(x, is_draining ? 503 : 200, is_draining ? "draining\n" : "ok\n");
     else if (strcmp(q->path, "/drain") == 0 && strcmp(q->method, "POST") == 0)
         drain(r, x, q->query);
     else
-        answer_text(x, 404, "/metrics /backends /explain /health, POST /drain\n");
+        answer_text(x, 404, "/ /metrics /backends /explain /health, POST /drain\n");
 }
 
 static void on_closed(void *arg, struct ek_http_exchange *x, bool is_aborted)

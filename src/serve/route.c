@@ -1,7 +1,7 @@
 /* route.c - which path is whose; everything that the loop answers by itself. */
 #include "base/clock.h"
+#include "net/static.h"
 #include "serve/server_int.h"
-#include "serve/static.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -359,24 +359,13 @@ static const struct route *find_route(const char *path)
     return NULL;
 }
 
-/* The page needs nothing from elsewhere, and says so to the browser. */
 static void send_static(struct ek_server *s, struct ek_http_exchange *x,
                         const struct ek_static_file *f)
 {
-    static const char *const headers[][2] = {
-        {"Content-Security-Policy",
-         "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"},
-        {"X-Content-Type-Options", "nosniff"},
-        {"Referrer-Policy", "no-referrer"},
-        {"Cache-Control", "no-cache"},
-    };
-    for (size_t i = 0; i < sizeof headers / sizeof headers[0]; i++) {
-        if (ek_http_add_header(x, headers[i][0], headers[i][1])) {
-            ek_http_abort(x);
-            return;
-        }
-    }
-    ek_reply(s, x, 200, f->type, f->data, f->n);
+    if (ek_static_add_headers(x))
+        ek_http_abort(x);
+    else
+        ek_reply(s, x, 200, f->type, f->data, f->n);
 }
 
 static void send_options(struct ek_server *s, struct ek_http_exchange *x,
@@ -419,7 +408,8 @@ void ek_route(struct ek_server *s, struct ek_http_exchange *x)
 {
     const struct ek_http_request *r = ek_http_get_request(x);
     const struct route *route = find_route(r->path);
-    const struct ek_static_file *file = route ? NULL : ek_static_find(r->path);
+    const struct ek_static_file *file =
+        route ? NULL : ek_static_find(ek_chat_files, r->path);
     const char *allow = route ? route->allow : "GET, HEAD, OPTIONS";
     if (!route && !file) {
         char message[256];

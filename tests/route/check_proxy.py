@@ -17,7 +17,8 @@ import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from proxykit import (ACCEPT, KEY, Backend, Client, Proxy, accept_websocket,  # noqa: E402
-                      answer, echo_http, echo_tunnel, keelkit, need_probe, wait_for)
+                      answer, echo_http, echo_tunnel, frame, keelkit, need_probe,
+                      start_voice, wait_for)
 
 
 class Case(unittest.TestCase):
@@ -832,29 +833,8 @@ class Tls(Case):
 class Reports(Case):
     """The example backend, which counts its sessions with libevenkeel."""
 
-    def voice(self, *words):
-        path = pathlib.Path(os.environ["EK_BIN"]) / "bin" / "voice"
-        # Part of every whole build: a skip inside a script would not be seen in ctest.
-        self.assertTrue(path.exists(), f"{path} is not built (target voice)")
-        process = subprocess.Popen([path, *map(str, words)], stdout=subprocess.PIPE,
-                                   text=True)
-
-        def end():
-            process.kill()
-            process.wait()
-            process.stdout.close()
-        self.addCleanup(end)
-        return int(process.stdout.readline().rsplit(":", 1)[1])
-
-    @staticmethod
-    def frame(payload):
-        n = len(payload)
-        head = bytes([0x82, 0x80 | n]) if n < 126 else \
-            bytes([0x82, 0xfe]) + n.to_bytes(2, "big")
-        return head + bytes(4) + payload
-
     def test_polled_reports_tell_capacity_and_sessions(self):
-        ports = [self.voice("--name", "v0", "--cores", 4), self.voice("--cores", 1)]
+        ports = [start_voice(self, "--name", "v0", "--cores", 4), start_voice(self, "--cores", 1)]
         proxy = Proxy(ports, "report=/load", report_interval_us=100000)
         self.addCleanup(proxy.__exit__, None)
         self.assertTrue(wait_for(lambda: proxy.metric("backends_reporting") == 2))
@@ -869,14 +849,14 @@ class Reports(Case):
         self.assertGreater(states["b0"]["effective_capacity"],
                            2 * states["b1"]["effective_capacity"])
         self.assertGreaterEqual(states["b0"]["open_sessions"], 8)
-        clients[0].send(self.frame(b"hello"))
+        clients[0].send(frame(b"hello"))
         self.assertEqual(clients[0].exactly(7), b"\x82\x05hello")
         for client in clients:
             client.close()
         self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0))
 
     def test_a_backend_at_its_limit_gets_none_while_another_has_room(self):
-        ports = [self.voice("--max-sessions", 2), self.voice("--max-sessions", 50)]
+        ports = [start_voice(self, "--max-sessions", 2), start_voice(self, "--max-sessions", 50)]
         proxy = Proxy(ports, "report=/load", report_interval_us=100000)
         self.addCleanup(proxy.__exit__, None)
         self.assertTrue(wait_for(lambda: proxy.metric("backends_reporting") == 2))

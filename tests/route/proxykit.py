@@ -99,6 +99,28 @@ class Proxy:
             assert code == 0, f"the proxy ended with {code}:\n{text}"
 
 
+def start_voice(case, *words):
+    """The example backend, which counts its sessions with libevenkeel; its port."""
+    path = pathlib.Path(os.environ["EK_BIN"]) / "bin" / "voice"
+    # Part of every whole build: a skip inside a script would not be seen in ctest.
+    case.assertTrue(path.exists(), f"{path} is not built (target voice)")
+    process = subprocess.Popen([path, *map(str, words)], stdout=subprocess.PIPE, text=True)
+
+    def end():
+        process.kill()
+        process.wait()
+        process.stdout.close()
+    case.addCleanup(end)
+    return int(process.stdout.readline().rsplit(":", 1)[1])
+
+
+def frame(payload):
+    """A masked binary WebSocket frame; the mask is zero."""
+    n = len(payload)
+    head = bytes([0x82, 0x80 | n]) if n < 126 else bytes([0x82, 0xfe]) + n.to_bytes(2, "big")
+    return head + bytes(4) + payload
+
+
 class Client:
     """A socket with a buffer: reads heads, exact numbers of bytes, to the end."""
 

@@ -5,34 +5,14 @@ EK_SCREENSHOT=FILE keeps a picture of the conversation.
 """
 import json
 import os
-import sys
 import time
 import unittest
 
-try:
-    from selenium import webdriver
-    from selenium.webdriver.chrome.service import Service
-    from selenium.webdriver.common.by import By
-    from selenium.webdriver.support.ui import WebDriverWait
-except ImportError:
-    print("skipped: selenium is not installed")
-    sys.exit(77)
-
-from keelkit import Server, need_model, need_program
+import browserkit
+from browserkit import By
+from keelkit import Server, need_model
 
 MODEL = need_model()
-CHROMIUM, DRIVER = need_program("chromium"), need_program("chromedriver")
-
-
-def open_browser(width=420, height=860):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage",
-                 "--disable-gpu", "--no-first-run", "--disable-background-networking",
-                 f"--window-size={width},{height}"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    return webdriver.Chrome(options=options, service=Service(DRIVER))
 
 
 class ChatPage(unittest.TestCase):
@@ -40,7 +20,7 @@ class ChatPage(unittest.TestCase):
     def setUpClass(cls):
         cls.server = Server(MODEL)
         cls.addClassCleanup(cls.server.stop)
-        cls.browser = open_browser()
+        cls.browser = browserkit.open_browser()
         cls.addClassCleanup(cls.browser.quit)
 
     def setUp(self):
@@ -58,7 +38,7 @@ class ChatPage(unittest.TestCase):
             "return n.length ? n[n.length - 1].innerText : '';", selector)
 
     def until(self, condition, seconds=60):
-        WebDriverWait(self.browser, seconds, 0.05).until(lambda _: condition())
+        browserkit.until(self.browser, condition, seconds)
 
     def is_idle(self):
         return self.find("#send").is_displayed()
