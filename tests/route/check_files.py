@@ -3,6 +3,7 @@ with their place, and a scenario gives the same figures twice."""
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
 import unittest
@@ -27,6 +28,24 @@ class Config(unittest.TestCase):
     def test_the_example_is_right(self):
         r = keel("route", "--check", ROOT / "examples/voice.yaml")
         self.assertEqual((r.returncode, r.stderr), (0, ""))
+
+    def test_what_the_guide_writes_instead_of_other_proxies_files_is_right(self):
+        guide = (ROOT / "docs/guide/route-from.md").read_text()
+        blocks = re.findall(r"```yaml\n(.*?)```", guide, re.S)
+        self.assertEqual(len(blocks), 3)
+        for block in blocks:
+            with tempfile.TemporaryDirectory() as folder:
+                pem = pathlib.Path(folder) / "voice.pem"
+                subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                                "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=voice",
+                                "-keyout", pem, "-out", f"{pem}.crt"], check=True,
+                               capture_output=True)
+                with open(pem, "ab") as both, open(f"{pem}.crt", "rb") as certificate:
+                    both.write(certificate.read())
+                file = pathlib.Path(folder) / "route.yaml"
+                file.write_text(block.replace("/etc/ssl/voice.pem", str(pem)))
+                r = keel("route", "--check", file)
+                self.assertEqual((r.returncode, r.stderr), (0, ""), block)
 
     def test_mistakes_are_told_with_their_place(self):
         self.refused("backends:\n  - {address: 'x'}\n",
