@@ -5,6 +5,7 @@
  *                             of the next free slot, or 0: the next one in memory,
  *                             so that zeroed memory is a stack
  *   id      | generation : 46 | index + 1 : 18 |
+ *   due     | deadline, us : 50 | generation mod 2^14 |  35 years, over them: never
  *
  * Memory order:
  *   head    acquire when a slot is taken, release when it is given back: what its last
@@ -30,11 +31,14 @@
 #define ONE_OPEN   (UINT64_C(1) << BITS)
 #define ONE_TAKE   (UINT64_C(1) << (2 * BITS))
 #define GENERATION (UINT64_C(1) << BITS)
+#define DUE_BITS   14 /* of a generation, so that a deadline is of one owner alone */
+#define DUE_MASK   ((UINT64_C(1) << DUE_BITS) - 1)
+#define NEVER      (UINT64_MAX >> DUE_BITS)
 
 struct slot {
     _Atomic uint64_t state;
     _Atomic int64_t begun_us;
-    _Atomic int64_t deadline_us;
+    _Atomic uint64_t due;
 };
 
 struct ek_slots {
@@ -95,6 +99,19 @@ static void note_used(struct ek_slots *s, uint32_t i)
     }
 }
 
+/* A deadline of the owner whose state or id this is. */
+static uint64_t due_of(uint64_t generation, int64_t deadline_us)
+{
+    uint64_t us = deadline_us < 0 ? 0 : (uint64_t)deadline_us;
+    return (us < NEVER ? us : NEVER) << DUE_BITS | (generation >> BITS & DUE_MASK);
+}
+
+static bool is_due(uint64_t due, int64_t now_us)
+{
+    uint64_t us = due >> DUE_BITS;
+    return us < NEVER && (int64_t)us <= now_us;
+}
+
 uint64_t ek_slots_take(struct ek_slots *s, int64_t begun_us, int64_t deadline_us)
 {
     uint64_t head = atomic_load_explicit(&s->head, memory_order_acquire);
@@ -114,7 +131,8 @@ uint64_t ek_slots_take(struct ek_slots *s, int64_t begun_us, int64_t deadline_us
     struct slot *slot = &s->slots[i];
     uint64_t generation = state & ~MASK;
     atomic_store_explicit(&slot->begun_us, begun_us, memory_order_relaxed);
-    atomic_store_explicit(&slot->deadline_us, deadline_us, memory_order_relaxed);
+    atomic_store_explicit(&slot->due, due_of(generation, deadline_us),
+                          memory_order_relaxed);
     atomic_store_explicit(&slot->state, generation | LIVE, memory_order_release);
     if (i >= atomic_load_explicit(&s->n_used, memory_order_relaxed))
         note_used(s, (uint32_t)i);
@@ -159,21 +177,18 @@ bool ek_slots_is_open(const struct ek_slots *s, uint64_t id)
 bool ek_slots_set_deadline(struct ek_slots *s, uint64_t id, int64_t deadline_us)
 {
     struct slot *slot = find(s, id);
-    uint64_t live = (id & ~MASK) | LIVE;
-    /* The old deadline is read before the state, so that a slot that finds a new owner
-     * in between keeps its own: only one that was begun within the same tick has the
-     * same deadline, and that one is merely extended. */
-    for (;;) {
-        if (!slot)
+    if (!slot)
+        return false;
+    /* The exchange fails on a deadline that is the next owner's: it carries another
+     * generation, until the slot was taken 2^14 times in between. */
+    uint64_t due = atomic_load_explicit(&slot->due, memory_order_relaxed);
+    uint64_t mine = due_of(id, deadline_us);
+    do {
+        if (((due ^ mine) & DUE_MASK) != 0 || !ek_slots_is_open(s, id))
             return false;
-        int64_t old = atomic_load_explicit(&slot->deadline_us, memory_order_acquire);
-        if (atomic_load_explicit(&slot->state, memory_order_acquire) != live)
-            return false;
-        if (atomic_compare_exchange_strong_explicit(&slot->deadline_us, &old,
-                                                    deadline_us, memory_order_release,
-                                                    memory_order_relaxed))
-            return ek_slots_is_open(s, id);
-    }
+    } while (!atomic_compare_exchange_weak_explicit(
+        &slot->due, &due, mine, memory_order_relaxed, memory_order_relaxed));
+    return ek_slots_is_open(s, id);
 }
 
 void ek_slots_count(const struct ek_slots *s, int32_t *n_open, uint32_t *n_takes)
@@ -205,8 +220,8 @@ int32_t ek_slots_sweep(struct ek_slots *s, int64_t now_us, int64_t young_us,
         if ((state & MASK) != LIVE)
             continue;
         int64_t begun = atomic_load_explicit(&slot->begun_us, memory_order_relaxed);
-        int64_t end = atomic_load_explicit(&slot->deadline_us, memory_order_relaxed);
-        if (end <= now_us)
+        uint64_t due = atomic_load_explicit(&slot->due, memory_order_relaxed);
+        if (is_due(due, now_us))
             n_ended += ek_slots_give(s, (state & ~MASK) | (i + 1));
         else if (begun > young_us)
             ++*n_young;

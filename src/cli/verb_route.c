@@ -15,8 +15,8 @@
 
 struct settings {
     struct ek_route_lists lists; /* first: their keys' offsets are its own */
-    struct ek_opt_list listen, backend;
-    const char *admin, *report_path, *health_path, *tls_cert, *tls_key, *backend_ca;
+    struct ek_opt_list listen, backend, tls_cert, tls_key;
+    const char *admin, *report_path, *health_path, *backend_ca;
     const char *key, *via, *policy;
     int admission, log_level; /* as their enums */
     int64_t threads, max_connections, max_queue, max_sessions, pool_connections;
@@ -45,7 +45,7 @@ static const struct ek_opt opts[] = {
      .value = "[NAME=]HOST:PORT[,KEY=VALUE]",
      .help = "where sessions go; keys: weight, cores, max_sessions, protocol (http1, "
              "http2), agent (HOST:PORT of an agent-check), reports (orca: by gRPC, out "
-             "of band)",
+             "of band), tls_name (SNI, and the name in its certificate)",
      AT(backend)},
     {.name = "admin",
      .type = EK_OPT_STR,
@@ -179,14 +179,16 @@ static const struct ek_opt opts[] = {
      .help = "unused connections kept to a backend, by each thread",
      AT(pool_connections)},
     {.name = "tls_cert",
-     .type = EK_OPT_STR,
+     .type = EK_OPT_LIST,
      .value = "FILE",
-     .help = "certificate chain, PEM: clients speak TLS",
+     .help =
+         "certificate chain, PEM: clients speak TLS; of several each client gets the "
+         "one for the name it asks for, else the first",
      AT(tls_cert)},
     {.name = "tls_key",
-     .type = EK_OPT_STR,
+     .type = EK_OPT_LIST,
      .value = "FILE",
-     .help = "the certificate's private key, PEM",
+     .help = "the certificate's private key, PEM; of several, in the same order",
      AT(tls_key)},
     {.name = "backend_tls",
      .type = EK_OPT_FLAG,
@@ -303,6 +305,8 @@ static int read_pair(struct ek_route_backend *b, char *pair, struct ek_err *err)
     bool is_number = end && end != value && !*end && isfinite(v) && v >= 0;
     if (value && strcmp(pair, "agent") == 0)
         b->agent = value;
+    else if (value && strcmp(pair, "tls_name") == 0 && *value)
+        b->tls_name = value;
     else if (value && strcmp(pair, "protocol") == 0 && strcmp(value, "http1") == 0)
         b->protocol = EK_ROUTE_HTTP1;
     else if (value && strcmp(pair, "protocol") == 0 && strcmp(value, "http2") == 0)
@@ -320,7 +324,7 @@ static int read_pair(struct ek_route_backend *b, char *pair, struct ek_err *err)
             err, EK_EINVAL,
             "--backend: '%s': '%s' is none of weight=N (over 0), cores=N, "
             "max_sessions=N, protocol=http1, protocol=http2, agent=HOST:PORT, "
-            "reports=orca",
+            "reports=orca, tls_name=NAME",
             b->spec.name, pair);
     return 0;
 }
@@ -388,8 +392,10 @@ static int read_listeners(struct ek_route_config *c, const struct settings *set,
         return ek_err_set(err, EK_ENOMEM, "out of memory");
     for (size_t i = 0; i < n; i++) {
         l[i].listen = set->listen.n ? set->listen.items[i] : "127.0.0.1:8000";
-        l[i].tls_cert = set->tls_cert;
-        l[i].tls_key = set->tls_key;
+        int rc =
+            ek_route_certificates(&l[i], "route", &set->tls_cert, &set->tls_key, err);
+        if (rc)
+            return rc;
     }
     c->listeners = l;
     c->n_listeners = n;

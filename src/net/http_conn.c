@@ -103,11 +103,28 @@ static int hand_over(struct ek_http_conn *c, const char *p, size_t n)
     return EK_ECLOSED;
 }
 
-static bool begins_http2(const struct ek_http_conn *c, size_t n)
+/* The first bytes of a connection, kept until they are HTTP/2's preface or cannot be. */
+static int step_preface(struct ek_http_conn *c)
 {
-    size_t preface_n = sizeof EK_H2_PREFACE - 1;
-    return c->server->handler.on_http2 && !c->has_served && n >= preface_n &&
-           memcmp(c->server->scratch, EK_H2_PREFACE, preface_n) == 0;
+    size_t preface_n = sizeof EK_H2_PREFACE - 1, got = 0;
+    int rc = receive(c, &got);
+    if (rc)
+        return rc;
+    if (c->in.len == 0)
+        c->since_us = ek_clock_us();
+    if (ek_buf_add(&c->in, c->server->scratch, got))
+        return EK_ECLOSED;
+    size_t n = c->in.len < preface_n ? c->in.len : preface_n;
+    if (memcmp(c->in.data, EK_H2_PREFACE, n) != 0)
+        c->has_served = true;
+    else if (n == preface_n)
+        return hand_over(c, c->in.data, c->in.len);
+    return 0;
+}
+
+static bool may_be_http2(const struct ek_http_conn *c)
+{
+    return c->server->handler.on_http2 && !c->has_served;
 }
 
 static int step_handshake(struct ek_http_conn *c)
@@ -185,16 +202,14 @@ static int step_request(struct ek_http_conn *c)
 {
     size_t used = 0, got = 0;
     int rc;
+    if (may_be_http2(c))
+        return step_preface(c);
     if (c->in.len > 0) {
         rc = parse(c, c->in.data, c->in.len, &used);
         if (!rc)
             ek_buf_consume(&c->in, used);
     } else {
         rc = receive(c, &got);
-        if (!rc && begins_http2(c, got))
-            return hand_over(c, c->server->scratch, got);
-        if (!rc)
-            c->has_served = true;
         if (!rc)
             rc = parse(c, c->server->scratch, got, &used);
         if (!rc)
@@ -300,7 +315,7 @@ static int64_t deadline_of(const struct ek_http_conn *c)
     case EK_HTTP_HANDSHAKE:
         return c->since_us + l->head_timeout_us;
     case EK_HTTP_REQUEST:
-        if (ek_http1_is_idle(&c->parser))
+        if (ek_http1_is_idle(&c->parser) && c->in.len == 0)
             return c->since_us + l->idle_timeout_us;
         if (c->parser.phase == EK_HTTP1_HEAD)
             return c->since_us + l->head_timeout_us;

@@ -62,7 +62,7 @@ struct ek_http_conn {
     bool is_broken;  /* aborted, out of memory or failed: close at the next chance */
     bool is_driving; /* ek_http_conn_drive is on the stack: no need for `soon` */
     bool has_sent_continue;
-    bool has_served; /* bytes of HTTP/1 came */
+    bool has_served; /* bytes of HTTP/1 came; `in` holds no preface of HTTP/2 */
 };
 
 struct ek_http_server {

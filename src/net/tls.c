@@ -19,6 +19,8 @@ enum { ALPN_MAX_BYTES = 64 };
 
 struct ek_tls_context {
     SSL_CTX *ctx;
+    SSL_CTX **more; /* (n_more) owned: a server's further certificates, one each */
+    size_t n_more;
     BIO_METHOD *socket_method; /* OpenSSL's own would raise SIGPIPE on a closed peer */
     unsigned char alpn[ALPN_MAX_BYTES]; /* as on the wire: length, name, length, ... */
     unsigned alpn_n;
@@ -121,6 +123,40 @@ static int choose_alpn(SSL *ssl, const unsigned char **out, unsigned char *out_n
         return SSL_TLSEXT_ERR_ALERT_FATAL;
     *out = chosen;
     return SSL_TLSEXT_ERR_OK;
+}
+
+static bool is_named(SSL_CTX *ctx, const char *name, unsigned flags)
+{
+    X509 *leaf = SSL_CTX_get0_certificate(ctx);
+    return leaf && X509_check_host(leaf, name, 0, flags, NULL) == 1;
+}
+
+/* The one for that very name, else the one whose wildcard takes it; NULL: none. */
+static SSL_CTX *find_named(const struct ek_tls_context *t, const char *name)
+{
+    static const unsigned passes[] = {X509_CHECK_FLAG_NO_WILDCARDS, 0};
+    for (size_t k = 0; k < sizeof passes / sizeof passes[0]; k++) {
+        if (is_named(t->ctx, name, passes[k]))
+            return t->ctx;
+        for (size_t i = 0; i < t->n_more; i++) {
+            if (is_named(t->more[i], name, passes[k]))
+                return t->more[i];
+        }
+    }
+    return NULL;
+}
+
+/* A name that no certificate has gets the first: its client says what is wrong better
+ * than an alert does. */
+static int choose_certificate(SSL *ssl, int *alert, void *arg)
+{
+    const struct ek_tls_context *t = arg;
+    const char *name = SSL_get_servername(ssl, TLSEXT_NAMETYPE_host_name);
+    SSL_CTX *found = name && name[0] ? find_named(t, name) : NULL;
+    (void)alert;
+    if (found && found != t->ctx && !SSL_set_SSL_CTX(ssl, found))
+        return SSL_TLSEXT_ERR_ALERT_FATAL;
+    return found ? SSL_TLSEXT_ERR_OK : SSL_TLSEXT_ERR_NOACK;
 }
 
 /* A key behind a passphrase: asking on the terminal would hang a server. */
@@ -233,6 +269,31 @@ int ek_tls_context_new(struct ek_tls_context **tls, const char *cert_path,
     return 0;
 }
 
+int ek_tls_context_add(struct ek_tls_context *tls, const char *cert_path,
+                       const char *key_path, struct ek_err *err)
+{
+    SSL_CTX **more =
+        ek_realloc_array(tls->more, tls->n_more + 1, sizeof(SSL_CTX *)); /* kept */
+    if (more)
+        tls->more = more;
+    SSL_CTX *ctx = more ? SSL_CTX_new(TLS_server_method()) : NULL;
+    int rc = 0;
+    if (!ctx || !set_up(ctx))
+        rc = ek_err_set(err, EK_ENOMEM, "TLS: out of memory");
+    if (!rc)
+        rc = load(ctx, cert_path, key_path, err);
+    ERR_clear_error();
+    if (rc) {
+        SSL_CTX_free(ctx);
+        return rc;
+    }
+    SSL_CTX_set_alpn_select_cb(ctx, choose_alpn, tls);
+    SSL_CTX_set_tlsext_servername_callback(tls->ctx, choose_certificate);
+    SSL_CTX_set_tlsext_servername_arg(tls->ctx, tls);
+    tls->more[tls->n_more++] = ctx;
+    return 0;
+}
+
 int ek_tls_client_context_new(struct ek_tls_context **tls, const char *ca_path,
                               bool skips_verify, struct ek_err *err)
 {
@@ -273,6 +334,9 @@ void ek_tls_context_free(struct ek_tls_context *tls)
     if (!tls)
         return;
     SSL_CTX_free(tls->ctx);
+    for (size_t i = 0; i < tls->n_more; i++)
+        SSL_CTX_free(tls->more[i]);
+    ek_free(tls->more);
     BIO_meth_free(tls->socket_method);
     ek_free(tls);
 }

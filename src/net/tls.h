@@ -21,6 +21,13 @@ struct ek_tls; /* one connection */
 int ek_tls_context_new(struct ek_tls_context **tls, const char *cert_path,
                        const char *key_path, struct ek_err *err) EK_MUST_USE;
 
+/* A further certificate of a server's, before its first connection: clients that ask for
+ * a name of it get it, a certificate for that very name before one for "*.domain". Who
+ * asks for a name that none has, or for none, gets the first. Errors as above, *tls
+ * unchanged. Cost: a handshake looks through all of them. */
+int ek_tls_context_add(struct ek_tls_context *tls, const char *cert_path,
+                       const char *key_path, struct ek_err *err) EK_MUST_USE;
+
 /* A client's. ca_path: PEM file of the certificates to trust, NULL: the system's.
  * skips_verify: any certificate will do. Errors as above. */
 int ek_tls_client_context_new(struct ek_tls_context **tls, const char *ca_path,

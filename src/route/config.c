@@ -4,7 +4,8 @@
 #include <string.h>
 
 struct listener_keys {
-    const char *listen, *tls_cert, *tls_key;
+    const char *listen;
+    struct ek_opt_list tls_cert, tls_key;
 };
 
 struct backend_keys {
@@ -24,14 +25,20 @@ struct backend_keys {
         .fallback = "", .value = (shown), .help = (words)                              \
     }
 
-#define L(key, m, shown, words) TEXT(key, struct listener_keys, m, shown, words)
+#define FILES(m, words)                                                                \
+    {                                                                                  \
+        .name = #m, .type = EK_OPT_LIST, .offset = offsetof(struct listener_keys, m),  \
+        .value = "FILE", .help = (words)                                               \
+    }
 static const struct ek_opt listener_keys[] = {
-    L("listen", listen, "HOST:PORT", "address, or unix:PATH; needed"),
-    L("tls_cert", tls_cert, "FILE", "certificate chain, PEM: clients speak TLS"),
-    L("tls_key", tls_key, "FILE", "its private key, PEM"),
+    TEXT("listen", struct listener_keys, listen, "HOST:PORT",
+         "address, or unix:PATH; needed"),
+    FILES(tls_cert,
+          "certificate chain, PEM: clients speak TLS; or a list of them, chosen "
+          "by the name that a client asks for, else the first"),
+    FILES(tls_key, "its private key, PEM; or the list of theirs"),
     {0},
 };
-#undef L
 
 #define B(key, m, shown, words) TEXT(key, struct backend_keys, m, shown, words)
 #define AT(m)                   .offset = offsetof(struct backend_keys, m)
@@ -166,6 +173,29 @@ static int check_length(const char *place, const char *key, const char *value,
                       key, n, most);
 }
 
+int ek_route_certificates(struct ek_route_listener *l, const char *place,
+                          const struct ek_opt_list *certs,
+                          const struct ek_opt_list *keys, struct ek_err *err)
+{
+    if (certs->n != keys->n && (certs->n == 0 || keys->n == 0))
+        return ek_err_set(err, EK_EINVAL,
+                          "%s: %s: is missing, tls_cert and tls_key belong together",
+                          place, certs->n ? "tls_key" : "tls_cert");
+    if (certs->n != keys->n)
+        return ek_err_set(
+            err, EK_EINVAL,
+            "%s: tls_key: %zu of them, expected %zu: one for each tls_cert", place,
+            keys->n, certs->n);
+    if (certs->n > EK_ROUTE_MAX_CERTIFICATES)
+        return ek_err_set(err, EK_EINVAL,
+                          "%s: tls_cert: %zu of them, expected at most %d", place,
+                          certs->n, EK_ROUTE_MAX_CERTIFICATES);
+    l->tls_certs = certs->items;
+    l->tls_keys = keys->items;
+    l->n_tls = certs->n;
+    return 0;
+}
+
 static int add_listeners(struct ek_route_config *c, const struct ek_opt_items *list,
                          struct ek_arena *arena, struct ek_err *err)
 {
@@ -181,13 +211,11 @@ static int add_listeners(struct ek_route_config *c, const struct ek_opt_items *l
         int rc = check_address(list->places[i], "listen", k->listen, err);
         if (rc)
             return rc;
-        if (!*k->tls_cert != !*k->tls_key)
-            return ek_err_set(
-                err, EK_EINVAL,
-                "%s: %s: is missing, tls_cert and tls_key belong together",
-                list->places[i], *k->tls_cert ? "tls_key" : "tls_cert");
-        all[n + i] = (struct ek_route_listener){k->listen, or_null(k->tls_cert),
-                                                or_null(k->tls_key)};
+        rc = ek_route_certificates(&all[n + i], list->places[i], &k->tls_cert,
+                                   &k->tls_key, err);
+        if (rc)
+            return rc;
+        all[n + i].listen = k->listen;
     }
     c->listeners = all;
     c->n_listeners = n_all;

@@ -24,6 +24,16 @@ struct ek_route_lists {
 /* Keys of a verb whose settings begin with a struct ek_route_lists. */
 extern const struct ek_opt ek_route_list_keys[];
 
+/* Of one listener: a handshake looks through them. */
+enum { EK_ROUTE_MAX_CERTIFICATES = 256 };
+
+/* The certificates and keys that were named, in pairs; the lists are borrowed. place:
+ * how a sentence begins. Errors: EK_EINVAL, *l unchanged. */
+int ek_route_certificates(struct ek_route_listener *l, const char *place,
+                          const struct ek_opt_list *certs,
+                          const struct ek_opt_list *keys,
+                          struct ek_err *err) EK_MUST_USE;
+
 /* HOST:PORT with a port up to 65535, or unix:PATH. */
 bool ek_route_is_address(const char *s);
 

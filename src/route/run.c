@@ -51,6 +51,13 @@ static int check_backend(const struct ek_route_config *c, size_t i, struct ek_er
                           "route: backend '%.200s': agent '%.200s' is no address, "
                           "expected HOST:PORT",
                           b->spec.name, b->agent);
+    if (b->has_tls && !b->tls_name && strncmp(b->spec.address, "unix:", 5) == 0)
+        return ek_err_set(
+            err, EK_EINVAL,
+            "route: backend '%.200s': TLS to a socket file has no host to "
+            "ask for and to verify, expected tls_name: the name in its "
+            "certificate",
+            b->spec.name);
     for (size_t k = 0; k < i; k++) {
         if (!strcmp(c->backends[k].spec.name, b->spec.name))
             return ek_err_set(err, EK_EINVAL,
@@ -77,12 +84,6 @@ int ek_route_check(const struct ek_route_config *c, struct ek_err *err)
          c->key == EK_ROUTE_KEY_QUERY) &&
         !c->key_name)
         return ek_err_set(err, EK_EINVAL, "route: the key of policy hash has no name");
-    for (size_t i = 0; i < c->n_listeners; i++) {
-        if (!c->listeners[i].tls_cert != !c->listeners[i].tls_key)
-            return ek_err_set(err, EK_EINVAL,
-                              "route: listener %s: a certificate needs its key",
-                              c->listeners[i].listen);
-    }
     int rc = 0;
     for (size_t i = 0; i < c->n_backends && !rc; i++)
         rc = check_backend(c, i, err);
@@ -102,6 +103,17 @@ static void close_front(struct ek_front *f)
 
 /* Opening ------------------------------------------------------------------ */
 
+static int open_certificates(struct ek_front *f, struct ek_err *err)
+{
+    const struct ek_route_listener *l = f->config;
+    if (l->n_tls == 0)
+        return 0;
+    int rc = ek_tls_context_new(&f->tls, l->tls_certs[0], l->tls_keys[0], err);
+    for (size_t i = 1; i < l->n_tls && !rc; i++)
+        rc = ek_tls_context_add(f->tls, l->tls_certs[i], l->tls_keys[i], err);
+    return rc ? rc : ek_tls_context_set_alpn(f->tls, "h2,http/1.1");
+}
+
 static int open_fronts(struct ek_route *r, struct ek_err *err)
 {
     struct ek_router *router = &r->router;
@@ -114,12 +126,7 @@ static int open_fronts(struct ek_route *r, struct ek_err *err)
         f->config = &c->listeners[i];
         f->fd = -1;
         router->n_fronts = i + 1;
-        int rc = 0;
-        if (f->config->tls_cert)
-            rc = ek_tls_context_new(&f->tls, f->config->tls_cert, f->config->tls_key,
-                                    err);
-        if (!rc && f->tls)
-            rc = ek_tls_context_set_alpn(f->tls, "h2,http/1.1");
+        int rc = open_certificates(f, err);
         if (!rc)
             rc = ek_address_listen(&f->fd, f->address, &f->unix_path, f->config->listen,
                                    err);

@@ -15,9 +15,11 @@
 #include <stdint.h>
 
 struct ek_route_listener {
-    const char *listen;   /* as net/listen.h: "HOST:PORT", "unix:PATH" */
-    const char *tls_cert; /* PEM files; NULL: plain */
-    const char *tls_key;
+    const char *listen;           /* as net/listen.h: "HOST:PORT", "unix:PATH" */
+    const char *const *tls_certs; /* (n_tls) PEM files; the first is for clients that
+                                     ask for a name of none */
+    const char *const *tls_keys;  /* (n_tls) of each certificate */
+    size_t n_tls;                 /* 0: plain */
 };
 
 enum ek_route_protocol {
@@ -32,7 +34,8 @@ struct ek_route_backend {
     bool has_tls;
     bool skips_verify;    /* TLS: any certificate will do */
     const char *tls_ca;   /* PEM file; NULL: the system's */
-    const char *tls_name; /* SNI and the name to verify; NULL: the address's host */
+    const char *tls_name; /* SNI and the name to verify; NULL: the address's host, which
+                             unix:PATH has not */
     /* Where its reports come from; NULL: not by this way. */
     const char *report_path; /* polled by HTTP/1.1 GET at its address: JSON */
     bool reports_orca;       /* by gRPC out of band (orca_oob.h), over HTTP/2 */

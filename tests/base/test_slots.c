@@ -217,6 +217,44 @@ static void threads_end_each_slot_once(void **state)
     ek_slots_free(r.slots);
 }
 
+/* One thread takes and gives the only slot; the other sets deadlines by ids that it was
+ * told of and that are given back by then, most times. The owners in between, of whom
+ * nobody was told, keep theirs. */
+struct heirs {
+    struct ek_slots *slots;
+    _Atomic uint64_t told;
+    atomic_bool is_over;
+};
+
+static void *set_old_deadlines(void *arg)
+{
+    struct heirs *h = arg;
+    while (!atomic_load(&h->is_over))
+        ek_slots_set_deadline(h->slots, atomic_load(&h->told), 0);
+    return NULL;
+}
+
+static void a_deadline_is_never_the_next_owners(void **state)
+{
+    (void)state;
+    struct heirs h = {.slots = make(1)};
+    pthread_t other;
+    int32_t n_young, n_ended = 0;
+    assert_int_equal(pthread_create(&other, NULL, set_old_deadlines, &h), 0);
+    for (int i = 0; i < 10 * N_ROUNDS; i++) {
+        uint64_t told = ek_slots_take(h.slots, 0, INT64_MAX);
+        atomic_store(&h.told, told);
+        ek_slots_give(h.slots, told);
+        uint64_t own = ek_slots_take(h.slots, 0, INT64_MAX);
+        n_ended += ek_slots_sweep(h.slots, 1, 0, &n_young);
+        ek_slots_give(h.slots, own);
+    }
+    atomic_store(&h.is_over, true);
+    pthread_join(other, NULL);
+    assert_int_equal(n_ended, 0);
+    ek_slots_free(h.slots);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -228,6 +266,7 @@ int main(void)
         cmocka_unit_test(random_use_agrees_with_a_list),
         cmocka_unit_test(failed_memory_is_an_error),
         cmocka_unit_test(threads_end_each_slot_once),
+        cmocka_unit_test(a_deadline_is_never_the_next_owners),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -944,7 +944,7 @@ class Command(unittest.TestCase):
                             (("--backend", "h:1,agent=h"), "agent 'h' is no address"),
                             (("--backend", "a=h:1", "--backend", "a=h:2"), "twice"),
                             (("--backend", "h:1", "--key", "x"), "header:NAME"),
-                            (("--backend", "h:1", "--tls-cert", "c.pem"), "its key"),
+                            (("--backend", "h:1", "--tls-cert", "c.pem"), "tls_key: is missing"),
                             (("--backend", "h:1", "--policy", "best"), "round_robin")):
             done = keelkit.keel("route", "--check", *words)
             self.assertEqual(done.returncode, 2, words)

@@ -1,7 +1,7 @@
 /* probe_proxy.c - the proxy from key=value words, for check_proxy.py:
  *   listen=127.0.0.1:0 backend=a=127.0.0.1:9001 backend=... admin=127.0.0.1:0
  *   report=/load health=/health agent=HOST:PORT (for the backends named before it)
- *   cert=FILE key=FILE ca=FILE tls=1, and any number of the members listed below.
+ *   cert=FILE key=FILE (in pairs) ca=FILE tls=1 tls_name=NAME, and any number of the members listed below.
  * It prints "listening ADDRESS admin ADDRESS" and ends on SIGTERM. */
 #include "base/log.h"
 #include "route/run.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_BACKENDS = 64 };
+enum { MAX_BACKENDS = 64, MAX_CERTS = 8 };
 
 static struct ek_route *route;
 
@@ -79,6 +79,8 @@ static bool set_number(struct ek_route_config *c, const char *key, const char *v
 struct words {
     struct ek_route_config config;
     struct ek_route_listener listener;
+    const char *certs[MAX_CERTS], *keys[MAX_CERTS];
+    size_t n_keys;
     struct ek_route_backend backends[MAX_BACKENDS];
 };
 
@@ -107,6 +109,8 @@ static bool set_backends(struct words *w, const char *key, const char *value)
             b->spec.max_sessions = (int32_t)strtol(value, NULL, 10);
         else if (strcmp(key, "ca") == 0)
             b->tls_ca = value;
+        else if (strcmp(key, "tls_name") == 0)
+            b->tls_name = value;
         else if (strcmp(key, "tls") == 0)
             b->has_tls = value[0] == '1';
         else if (strcmp(key, "orca") == 0)
@@ -131,10 +135,10 @@ static bool take(struct words *w, char *word)
         w->listener.listen = value;
     else if (strcmp(word, "admin") == 0)
         w->config.admin = value;
-    else if (strcmp(word, "cert") == 0)
-        w->listener.tls_cert = value;
-    else if (strcmp(word, "key") == 0)
-        w->listener.tls_key = value;
+    else if (strcmp(word, "cert") == 0 && w->listener.n_tls < MAX_CERTS)
+        w->certs[w->listener.n_tls++] = value;
+    else if (strcmp(word, "key") == 0 && w->n_keys < MAX_CERTS)
+        w->keys[w->n_keys++] = value;
     else
         return set_number(&w->config, word, value) || set_backends(w, word, value);
     return true;
@@ -145,6 +149,8 @@ int main(int argc, char **argv)
     static struct words w;
     struct ek_err err = EK_ERR_INIT;
     w.listener.listen = "127.0.0.1:0";
+    w.listener.tls_certs = w.certs;
+    w.listener.tls_keys = w.keys;
     ek_route_config_default(&w.config);
     w.config.listeners = &w.listener;
     w.config.n_listeners = 1;

@@ -213,10 +213,15 @@ class Client:
 class Backend:
     """serve(client, backend) is called in a thread of its own for each connection."""
 
-    def __init__(self, serve, port=0):
+    def __init__(self, serve, port=0, path=None):
         self.serve = serve
-        self.sock = socket.create_server(("127.0.0.1", port), backlog=128)
-        self.port = self.sock.getsockname()[1]
+        if path:
+            self.sock = socket.socket(socket.AF_UNIX)
+            self.sock.bind(path)
+            self.sock.listen(128)
+        else:
+            self.sock = socket.create_server(("127.0.0.1", port), backlog=128)
+            self.port = self.sock.getsockname()[1]
         self.connections, self.requests, self.lock = 0, [], threading.Lock()
         self.clients = []
         threading.Thread(target=self.run, daemon=True).start()

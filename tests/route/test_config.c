@@ -31,6 +31,9 @@ static void lists_of_a_file_become_backends_and_listeners(void **state)
                                   "    tls_cert: a.pem\n"
                                   "    tls_key: a.key\n"
                                   "  - {listen: 'unix:/run/x'}\n"
+                                  "  - listen: x:1\n"
+                                  "    tls_cert: [a.pem, b.pem]\n"
+                                  "    tls_key: [a.key, b.key]\n"
                                   "backends:\n"
                                   "- {name: a, address: 'h:1', weight: 2.5, cores: 4}\n"
                                   "- address: h:2\n"
@@ -40,9 +43,12 @@ static void lists_of_a_file_become_backends_and_listeners(void **state)
                                   "  protocol: http2\n"
                                   "  reports: orca\n"),
                      0);
-    assert_int_equal(k.c.n_listeners, 2);
-    assert_string_equal(k.c.listeners[0].tls_key, "a.key");
-    assert_null(k.c.listeners[1].tls_cert);
+    assert_int_equal(k.c.n_listeners, 3);
+    assert_string_equal(k.c.listeners[0].tls_keys[0], "a.key");
+    assert_int_equal(k.c.listeners[0].n_tls, 1);
+    assert_int_equal(k.c.listeners[1].n_tls, 0);
+    assert_int_equal(k.c.listeners[2].n_tls, 2);
+    assert_string_equal(k.c.listeners[2].tls_certs[1], "b.pem");
     assert_int_equal(k.c.n_backends, 2);
     const struct ek_route_backend *b = k.c.backends;
     assert_string_equal(b[0].spec.name, "a");
@@ -85,6 +91,8 @@ static void errors_name_place_key_value_and_what_would_be_right(void **state)
         {"backends:\n  - {address: 'x:1', address: 'x:2'}\n", "is there twice"},
         {"listeners:\n  - {listen: 'x:1', tls_cert: a}\n",
          "c.yaml:2:5: tls_key: is missing, tls_cert and tls_key belong together"},
+        {"listeners:\n  - {listen: 'x:1', tls_cert: [a, b], tls_key: a}\n",
+         "c.yaml:2:5: tls_key: 1 of them, expected 2: one for each tls_cert"},
         {"listeners:\n  - {listen: [1]}\n", "found a list, expected one value"},
         {"backend:\n  - {address: 'x:1'}\n",
          "c.yaml:1:1: unknown key 'backend', did you mean 'backends'?"},

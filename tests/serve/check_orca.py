@@ -75,6 +75,23 @@ class Plain(unittest.TestCase):
         cls.server = keelkit.Server(keelkit.need_model(), "--ctx", "256")
         cls.channel = grpc.insecure_channel(f"127.0.0.1:{cls.server.port}")
 
+    def test_the_preface_may_come_in_pieces(self):
+        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+        for cut in (1, 3, 15, len(preface) - 1):
+            with socket.create_connection(("127.0.0.1", self.server.port), 20) as sock:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                sock.sendall(preface[:cut])
+                time.sleep(0.05)
+                sock.sendall(preface[cut:] + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+                self.assertEqual(sock.recv(9)[3:4], b"\x04", cut)  # SETTINGS
+
+    def test_a_request_that_begins_like_the_preface_is_one(self):
+        with socket.create_connection(("127.0.0.1", self.server.port), 20) as sock:
+            sock.sendall(b"P")
+            time.sleep(0.05)
+            sock.sendall(b"OST /nowhere HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")
+            self.assertEqual(sock.recv(12), b"HTTP/1.1 404")
+
     @classmethod
     def tearDownClass(cls):
         cls.channel.close()
