@@ -82,6 +82,43 @@ static inline bool ek_shared_i32_add_below(struct ek_shared_i32 *x, int32_t limi
     return true;
 }
 
+/* Points at what is written before it is set (release), and so is seen whole by whoever
+ * gets it (acquire). NULL until it is set. */
+struct ek_shared_ptr {
+    _Atomic(void *) v;
+};
+
+static inline void *ek_shared_ptr_get(const struct ek_shared_ptr *x)
+{
+    return atomic_load_explicit(&x->v, memory_order_acquire);
+}
+
+static inline void ek_shared_ptr_set(struct ek_shared_ptr *x, void *p)
+{
+    atomic_store_explicit(&x->v, p, memory_order_release);
+}
+
+/* How many hold a thing. What each did with it is done before the last one, who is told
+ * so, frees it: release by each, acquire by the last. */
+struct ek_shared_refs {
+    _Atomic int32_t v;
+};
+
+static inline void ek_shared_refs_init(struct ek_shared_refs *x)
+{
+    atomic_store_explicit(&x->v, 1, memory_order_relaxed);
+}
+
+static inline void ek_shared_refs_take(struct ek_shared_refs *x)
+{
+    atomic_fetch_add_explicit(&x->v, 1, memory_order_relaxed);
+}
+
+static inline bool ek_shared_refs_drop(struct ek_shared_refs *x)
+{
+    return atomic_fetch_sub_explicit(&x->v, 1, memory_order_acq_rel) == 1;
+}
+
 /* A flag that one thread at a time holds; nobody waits for it. What its holder wrote is
  * seen by the next: acquire when taken, release when given. */
 struct ek_shared_flag {

@@ -1,6 +1,7 @@
 #include "net/tls.h"
 
 #include "base/mem.h"
+#include "base/shared.h"
 #include "net/loop.h"
 
 #include <arpa/inet.h>
@@ -18,6 +19,7 @@
 enum { ALPN_MAX_BYTES = 64 };
 
 struct ek_tls_context {
+    struct ek_shared_refs refs; /* its maker and each connection */
     SSL_CTX *ctx;
     SSL_CTX **more; /* (n_more) owned: a server's further certificates, one each */
     size_t n_more;
@@ -27,6 +29,7 @@ struct ek_tls_context {
 };
 
 struct ek_tls {
+    struct ek_tls_context *context;
     SSL *ssl;
     int fd;         /* borrowed */
     bool is_failed; /* a fatal error: no close_notify may follow */
@@ -81,7 +84,9 @@ static int bio_create(BIO *b)
 
 static BIO_METHOD *make_socket_method(void)
 {
-    BIO_METHOD *m = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "socket");
+    /* No type of its own: OpenSSL has 127 of them to give, and contexts come anew with
+     * every certificate that is renewed. */
+    BIO_METHOD *m = BIO_meth_new(BIO_TYPE_SOURCE_SINK, "socket");
     if (m && BIO_meth_set_read(m, bio_read) && BIO_meth_set_write(m, bio_write) &&
         BIO_meth_set_ctrl(m, bio_ctrl) && BIO_meth_set_create(m, bio_create))
         return m;
@@ -237,6 +242,7 @@ static int context_new(struct ek_tls_context **tls, const SSL_METHOD *method,
     struct ek_tls_context *t = ek_calloc(1, sizeof *t);
     if (!t)
         return ek_err_set(err, EK_ENOMEM, "TLS: out of memory");
+    ek_shared_refs_init(&t->refs);
     t->ctx = SSL_CTX_new(method);
     t->socket_method = make_socket_method();
     if (!t->ctx || !t->socket_method || !set_up(t->ctx)) {
@@ -329,9 +335,15 @@ int ek_tls_context_set_alpn(struct ek_tls_context *tls, const char *names)
     return 0;
 }
 
+struct ek_tls_context *ek_tls_context_ref(struct ek_tls_context *tls)
+{
+    ek_shared_refs_take(&tls->refs);
+    return tls;
+}
+
 void ek_tls_context_free(struct ek_tls_context *tls)
 {
-    if (!tls)
+    if (!tls || !ek_shared_refs_drop(&tls->refs))
         return;
     SSL_CTX_free(tls->ctx);
     for (size_t i = 0; i < tls->n_more; i++)
@@ -348,6 +360,7 @@ static int conn_new(struct ek_tls **t, struct ek_tls_context *context, int fd)
     struct ek_tls *v = ek_calloc(1, sizeof *v);
     if (!v)
         return EK_ENOMEM;
+    v->context = ek_tls_context_ref(context);
     v->fd = fd;
     v->ssl = SSL_new(context->ctx);
     BIO *bio = v->ssl ? BIO_new(context->socket_method) : NULL;
@@ -417,6 +430,7 @@ void ek_tls_free(struct ek_tls *t)
     if (!t)
         return;
     SSL_free(t->ssl);
+    ek_tls_context_free(t->context);
     ek_free(t);
 }
 

@@ -1,7 +1,8 @@
 /* tls.h - TLS 1.2+ by OpenSSL 3, both sides, over non-blocking sockets, with ALPN.
  *
- * One context serves any number of connections of one loop; it must outlive them and
- * the servers that were given it.
+ * One context serves any number of connections, of any loops. Each connection keeps it:
+ * whoever made it may free it while they live, so that a new certificate takes over with
+ * the next connection.
  */
 #ifndef EVENKEEL_NET_TLS_H
 #define EVENKEEL_NET_TLS_H
@@ -32,6 +33,8 @@ int ek_tls_context_add(struct ek_tls_context *tls, const char *cert_path,
  * skips_verify: any certificate will do. Errors as above. */
 int ek_tls_client_context_new(struct ek_tls_context **tls, const char *ca_path,
                               bool skips_verify, struct ek_err *err) EK_MUST_USE;
+struct ek_tls_context *
+ek_tls_context_ref(struct ek_tls_context *tls);       /* one more free */
 void ek_tls_context_free(struct ek_tls_context *tls); /* NULL is fine */
 
 /* What connections made from now on offer (client) or choose from (server), the dearest

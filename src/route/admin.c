@@ -333,17 +333,18 @@ static int write_backends(struct ek_buf *out, const struct ek_route *r)
     return rc ? rc : ek_buf_add_str(out, "]}\n");
 }
 
-static const char *name_of(const struct ek_route *r, int32_t backend)
+/* Whose it was at that time: places are used again. */
+static const char *name_of(const struct ek_route *r, int32_t backend, int64_t at_us)
 {
-    return backend >= 0 && (size_t)backend < r->router.n_upstreams
-               ? r->router.upstreams[backend].config->spec.name
-               : "";
+    const struct ek_upstream *u =
+        backend >= 0 ? ek_router_upstream(&r->router, backend) : NULL;
+    return u && u->since_us <= at_us ? u->config.spec.name : "";
 }
 
 static int add_decision(struct ek_buf *out, const struct ek_route *r,
                         const struct ek_decision *d)
 {
-    const char *name = name_of(r, d->backend);
+    const char *name = name_of(r, d->backend, d->now_us);
     int rc = ek_buf_addf(out,
                          "{\"number\":%llu,\"session\":%llu,\"age_seconds\":%.3f,"
                          "\"reason\":\"%s\",\"candidates\":%d,\"backend\":",
@@ -358,7 +359,7 @@ static int add_decision(struct ek_buf *out, const struct ek_route *r,
     if (!rc)
         rc = ek_buf_add_str(out, ",\"rows\":[");
     for (int32_t i = 0; i < d->n_shown && !rc; i++) {
-        name = name_of(r, d->rows[i].backend);
+        name = name_of(r, d->rows[i].backend, d->now_us);
         rc = ek_buf_add_str(out, i ? ",{\"backend\":" : "{\"backend\":");
         if (!rc)
             rc = ek_json_add_str(out, name, strlen(name));

@@ -95,18 +95,21 @@ int ek_h1_accept(struct ek_reactor *w, int fd, struct ek_tls_context *tls,
         ek_h1_kill(h, true);
         return rc;
     }
-    ek_h1_set_timer(h, tls ? w->router->config->head_timeout_us
-                           : w->router->config->idle_timeout_us);
+    ek_h1_set_timer(h, tls ? ek_router_config(w->router)->head_timeout_us
+                           : ek_router_config(w->router)->idle_timeout_us);
     return 0;
 }
 
-static struct ek_h1 *take_idle(struct ek_reactor *w, int32_t upstream)
+static struct ek_h1 *take_idle(struct ek_reactor *w, const struct ek_upstream *u,
+                               int32_t upstream)
 {
     struct ek_link *list = &w->idle[upstream];
     if (ek_link_is_alone(list))
         return NULL;
     /* The one used last: the others may grow old and go. */
     struct ek_h1 *h = EK_LINK_OWNER(list->prev, struct ek_h1, group);
+    if (h->connection_id != u->connection_id)
+        return NULL; /* ek_h1_drop_stale is about to come */
     ek_link_remove(&h->group);
     w->n_idle[upstream]--;
     h->is_reused = true;
@@ -119,8 +122,8 @@ static struct ek_h1 *take_idle(struct ek_reactor *w, int32_t upstream)
 int ek_h1_open(struct ek_half **half, struct ek_reactor *w, int32_t upstream,
                bool *is_connected)
 {
-    const struct ek_upstream *u = &w->router->upstreams[upstream];
-    struct ek_h1 *h = take_idle(w, upstream);
+    const struct ek_upstream *u = ek_router_upstream(w->router, upstream);
+    struct ek_h1 *h = take_idle(w, u, upstream);
     *is_connected = h != NULL;
     if (!h) {
         int fd;
@@ -131,11 +134,11 @@ int ek_h1_open(struct ek_half **half, struct ek_reactor *w, int32_t upstream,
         if (rc)
             return rc;
         h->upstream = upstream;
+        h->connection_id = u->connection_id;
         h->state = EK_H1_CONNECTING;
         if (u->tls)
-            rc =
-                ek_tls_connect_new(&h->sock.tls, u->tls, fd,
-                                   u->config->tls_name ? u->config->tls_name : u->host);
+            rc = ek_tls_connect_new(&h->sock.tls, u->tls, fd,
+                                    u->config.tls_name ? u->config.tls_name : u->host);
         if (rc) {
             ek_h1_kill(h, false);
             return rc;
@@ -218,7 +221,7 @@ static void linger(struct ek_h1 *h)
 static void rest(struct ek_h1 *h)
 {
     struct ek_reactor *w = h->reactor;
-    const struct ek_route_config *c = w->router->config;
+    const struct ek_route_config *c = ek_router_config(w->router);
     h->state = EK_H1_IDLE;
     h->is_paused = h->has_begun = h->out_ended = false;
     h->is_head_method = h->wants_websocket = false;
@@ -229,7 +232,9 @@ static void rest(struct ek_h1 *h)
             ek_reactor_soon(w, &h->task);
         return;
     }
-    if (w->n_idle[h->upstream] >= c->pool_connections) {
+    if (w->n_idle[h->upstream] >= c->pool_connections ||
+        !ek_upstream_keeps(ek_router_upstream(w->router, h->upstream),
+                           h->connection_id)) {
         ek_h1_kill(h, false);
         return;
     }
@@ -257,6 +262,20 @@ void ek_h1_finish(struct ek_h1 *h)
         ek_h1_kill(h, false);
     if (ek_h1_is_alive(h))
         ek_h1_watch(h);
+}
+
+void ek_h1_drop_stale(struct ek_reactor *w)
+{
+    for (size_t i = 0; i < w->router->n_upstreams; i++) {
+        const struct ek_upstream *u = ek_router_upstream(w->router, (int32_t)i);
+        struct ek_link *next;
+        for (struct ek_link *l = w->idle[i].next; l != &w->idle[i]; l = next) {
+            struct ek_h1 *h = EK_LINK_OWNER(l, struct ek_h1, group);
+            next = l->next;
+            if (!ek_upstream_keeps(u, h->connection_id))
+                ek_h1_kill(h, false);
+        }
+    }
 }
 
 void ek_h1_close_idle(struct ek_reactor *w, bool all)
@@ -374,7 +393,7 @@ static void handshake(struct ek_h1 *h)
     } else if (h->is_front) {
         h->state = EK_H1_IDLE;
         h->read_wants = EK_READABLE;
-        ek_h1_set_timer(h, h->reactor->router->config->idle_timeout_us);
+        ek_h1_set_timer(h, ek_router_config(h->reactor->router)->idle_timeout_us);
         ek_h1_read(h);
     } else {
         on_connected(h);
@@ -469,7 +488,8 @@ static void on_time(struct ek_timer *t)
     if (h->is_front && h->state == EK_H1_HEAD)
         ek_h1_answer(h, &late);
     else if (!h->is_front && h->half.session)
-        ek_sock_find_dead(h->sock.fd, h->reactor->router->config->dead_peer_us);
+        ek_sock_find_dead(h->sock.fd,
+                          ek_router_config(h->reactor->router)->dead_peer_us);
     else if (h->state == EK_H1_IDLE || h->state == EK_H1_HANDSHAKE ||
              h->state == EK_H1_LINGER)
         ek_h1_fail(h, EK_RESET_REFUSED);

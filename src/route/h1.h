@@ -23,4 +23,7 @@ int ek_h1_open(struct ek_half **half, struct ek_reactor *w, int32_t upstream,
  * and those kept to backends. all: the others, too (their sessions were ended). */
 void ek_h1_close_idle(struct ek_reactor *w, bool all);
 
+/* Closes those kept to backends that are gone, or are reached otherwise now. */
+void ek_h1_drop_stale(struct ek_reactor *w);
+
 #endif

@@ -88,7 +88,7 @@ static void await_head(struct ek_h1 *h)
 {
     if (h->is_front && h->state == EK_H1_IDLE) {
         h->state = EK_H1_HEAD;
-        ek_h1_set_timer(h, h->reactor->router->config->head_timeout_us);
+        ek_h1_set_timer(h, ek_router_config(h->reactor->router)->head_timeout_us);
     }
 }
 

@@ -48,10 +48,13 @@ struct ek_h1 {
     size_t scanned;     /* of `in`: where the search for the head's end goes on */
     int32_t upstream;   /* a backend's: its index; -1: a client's */
     uint32_t address_n; /* 0: no address (a socket file), 4, 16 */
-    unsigned char address[16]; /* a client's */
-    uint8_t state;             /* enum ek_h1_state */
-    uint8_t out_framing;       /* enum ek_http1_framing */
-    uint8_t minor;             /* of the peer's message */
+    union {
+        unsigned char address[16]; /* a client's */
+        uint32_t connection_id;    /* a backend's: of the upstream it was made for */
+    };
+    uint8_t state;       /* enum ek_h1_state */
+    uint8_t out_framing; /* enum ek_http1_framing */
+    uint8_t minor;       /* of the peer's message */
     uint8_t read_wants, write_wants;
     bool is_front;
     bool is_tls;

@@ -6,6 +6,7 @@
 #include "net/grpc.h"
 #include "route/report.h"
 
+#include <assert.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,7 +17,8 @@ static const int64_t never_us = INT64_C(1) << 60;
 /* One backend that is asked. */
 struct source {
     struct ek_orca_oob *oob;
-    const struct ek_upstream *upstream;
+    int32_t backend;             /* in the pool */
+    bool is_over;                /* freed with its connection */
     struct ek_h2 *h2;            /* NULL: resting */
     struct ek_h2_stream *stream; /* NULL: none */
     struct ek_grpc_reader reader;
@@ -30,11 +32,16 @@ struct ek_orca_oob {
     struct ek_loop *loop;
     struct ek_h2_context *h2;
     struct ek_rng rng;
-    struct source *sources; /* (n_sources) */
-    size_t n_sources;
+    struct source *
+        *sources; /* (n_upstreams of the router) by backend; NULL: not asked */
 };
 
 /* Asking ------------------------------------------------------------------------ */
+
+static const struct ek_upstream *upstream_of(const struct source *s)
+{
+    return ek_router_upstream(s->oob->router, s->backend);
+}
 
 static size_t put_varint(unsigned char *p, uint64_t v)
 {
@@ -61,11 +68,12 @@ static size_t put_request(unsigned char out[32], int64_t interval_us)
 static void ask(struct source *s)
 {
     unsigned char request[32];
-    const char *address = s->upstream->config->spec.address;
-    size_t n = put_request(request, s->oob->router->config->report_interval_us);
-    struct ek_text authority = s->upstream->host[0]
-                                   ? ek_text_of(address, strlen(address))
-                                   : ek_text_of("localhost", 9);
+    const struct ek_upstream *u = upstream_of(s);
+    const char *address = u->config.spec.address;
+    size_t n =
+        put_request(request, ek_router_config(s->oob->router)->report_interval_us);
+    struct ek_text authority =
+        u->host[0] ? ek_text_of(address, strlen(address)) : ek_text_of("localhost", 9);
     if (ek_grpc_call(&s->stream, s->h2, authority, path, request, n, s))
         ek_h2_close(s->h2, EK_H2_NO_ERROR, "no stream could be opened");
 }
@@ -83,14 +91,14 @@ static void rest(struct source *s)
 
 static int connect_source(struct source *s)
 {
-    const struct ek_upstream *u = s->upstream;
+    const struct ek_upstream *u = upstream_of(s);
     struct ek_h2_start start = {.fd = -1, .user = s};
     int rc = ek_address_connect(&start.fd, &u->address);
     if (rc)
         return rc;
     if (u->tls)
         rc = ek_tls_connect_new(&start.tls, u->tls, start.fd,
-                                u->config->tls_name ? u->config->tls_name : u->host);
+                                u->config.tls_name ? u->config.tls_name : u->host);
     if (rc) {
         close(start.fd);
         return rc;
@@ -118,16 +126,17 @@ static void on_time(struct ek_timer *t)
 
 static const char *name_of(const struct source *s)
 {
-    return s->upstream->config->spec.name;
+    return upstream_of(s)->config.spec.name;
 }
 
 static void take(struct source *s, struct ek_text m)
 {
     struct ek_load_report r;
+    if (s->is_over)
+        return;
     int rc = ek_report_proto(&r, m.p, m.n, NULL);
     if (!rc)
-        rc = ek_pool_report(s->oob->router->pool, s->upstream->backend, &r,
-                            ek_clock_us());
+        rc = ek_pool_report(s->oob->router->pool, s->backend, &r, ek_clock_us());
     if (rc)
         ek_log(EK_LOG_DEBUG, "report_refused", "backend=\"%s\"", name_of(s));
     else
@@ -150,6 +159,8 @@ static void on_data(struct ek_h2_stream *stream, const char *p, size_t n)
  * connection lives; else it is asked on a new one, after a pause. */
 static void end_stream(struct source *s, int status)
 {
+    if (s->is_over)
+        return;
     s->is_unimplemented |= status == EK_GRPC_UNIMPLEMENTED;
     if (s->is_unimplemented)
         ek_log(EK_LOG_WARN, "no_orca",
@@ -187,32 +198,57 @@ static void on_stream_closed(struct ek_h2_stream *stream, const struct ek_h2_end
         ek_h2_close(s->h2, EK_H2_NO_ERROR, "the stream of reports ended");
 }
 
+static void free_source(struct source *s)
+{
+    ek_timer_stop(&s->timer);
+    ek_grpc_reader_release(&s->reader);
+    ek_free(s);
+}
+
 static void on_closed(struct ek_h2 *h2, const char *why)
 {
     struct source *s = ek_h2_get_user(h2);
     s->h2 = NULL;
     s->stream = NULL;
+    if (s->is_over) {
+        free_source(s);
+        return;
+    }
     ek_log(EK_LOG_DEBUG, "orca_closed", "backend=\"%s\" why=\"%s\"", name_of(s), why);
     rest(s);
 }
 
 /* Life -------------------------------------------------------------------------- */
 
-static int start_sources(struct ek_orca_oob *o)
+int ek_orca_oob_start(struct ek_orca_oob *o, int32_t backend)
 {
-    for (size_t i = 0; i < o->router->n_upstreams; i++) {
-        const struct ek_upstream *u = &o->router->upstreams[i];
-        struct source *s = &o->sources[o->n_sources];
-        if (!u->config->reports_orca)
-            continue;
-        *s = (struct source){.oob = o, .upstream = u, .pause_us = first_pause_us};
-        ek_grpc_reader_init(&s->reader, EK_REPORT_BYTES_MAX);
-        ek_timer_init(&s->timer, o->loop, on_time, s);
-        if (ek_timer_start(&s->timer, 0))
-            return EK_ENOMEM;
-        o->n_sources++;
+    struct source *s = ek_calloc(1, sizeof *s);
+    assert(!o->sources[backend]);
+    if (!s)
+        return EK_ENOMEM;
+    *s = (struct source){.oob = o, .backend = backend, .pause_us = first_pause_us};
+    ek_grpc_reader_init(&s->reader, EK_REPORT_BYTES_MAX);
+    ek_timer_init(&s->timer, o->loop, on_time, s);
+    if (ek_timer_start(&s->timer, 0)) {
+        ek_free(s);
+        return EK_ENOMEM;
     }
+    o->sources[backend] = s;
     return 0;
+}
+
+void ek_orca_oob_stop(struct ek_orca_oob *o, int32_t backend)
+{
+    struct source *s = o->sources[backend];
+    o->sources[backend] = NULL;
+    if (!s)
+        return;
+    if (!s->h2) {
+        free_source(s);
+        return;
+    }
+    s->is_over = true;
+    ek_h2_close(s->h2, EK_H2_NO_ERROR, "the backend is not asked any more");
 }
 
 int ek_orca_oob_new(struct ek_orca_oob **out, struct ek_router *router,
@@ -232,13 +268,11 @@ int ek_orca_oob_new(struct ek_orca_oob **out, struct ek_router *router,
     o->loop = loop;
     ek_rng_init(&o->rng, (uint64_t)ek_clock_us());
     ek_h2_options_default(&options);
-    options.handshake_timeout_us = router->config->connect_timeout_us;
+    options.handshake_timeout_us = ek_router_config(router)->connect_timeout_us;
     options.idle_timeout_us = 0; /* UNIMPLEMENTED: the connection is kept to know */
-    o->sources = ek_calloc(router->n_upstreams, sizeof *o->sources);
+    o->sources = ek_calloc(router->n_upstreams, sizeof(struct source *));
     int rc =
         o->sources ? ek_h2_context_new(&o->h2, loop, &handler, &options) : EK_ENOMEM;
-    if (!rc)
-        rc = start_sources(o);
     if (rc) {
         ek_orca_oob_free(o);
         return rc;
@@ -251,11 +285,9 @@ void ek_orca_oob_free(struct ek_orca_oob *o)
 {
     if (!o)
         return;
+    for (size_t i = 0; o->sources && i < o->router->n_upstreams; i++)
+        ek_orca_oob_stop(o, (int32_t)i);
     ek_h2_context_free(o->h2);
-    for (size_t i = 0; i < o->n_sources; i++) {
-        ek_timer_stop(&o->sources[i].timer);
-        ek_grpc_reader_release(&o->sources[i].reader);
-    }
     ek_free(o->sources);
     ek_free(o);
 }

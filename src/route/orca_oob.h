@@ -15,10 +15,14 @@
 
 struct ek_orca_oob;
 
-/* Asks every backend of the router whose reports_orca is set, every
- * config->report_interval_us. Errors: EK_ENOMEM. */
+/* Asks nobody yet. Errors: EK_ENOMEM. */
 int ek_orca_oob_new(struct ek_orca_oob **o, struct ek_router *router,
                     struct ek_loop *loop) EK_MUST_USE;
+/* From now on this backend is asked, every report_interval_us of the configuration; it is
+ * not yet. Errors: EK_ENOMEM. */
+int ek_orca_oob_start(struct ek_orca_oob *o, int32_t backend) EK_MUST_USE;
+/* Not any more; nothing when it is not. No report of it comes afterwards. */
+void ek_orca_oob_stop(struct ek_orca_oob *o, int32_t backend);
 void ek_orca_oob_free(struct ek_orca_oob *o); /* NULL is fine */
 
 #endif

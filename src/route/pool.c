@@ -167,6 +167,27 @@ static int32_t take_place(struct ek_pool *pool, int *rc)
     return *rc ? -1 : i;
 }
 
+/* up_us: when it came up, or 0; below 0: it is down. */
+static void fill_place(struct ek_pool *pool, int32_t i, const struct ek_backend_spec *s,
+                       int64_t up_us)
+{
+    struct ek_backend *b = pool->backends[i];
+    memset(b, 0, sizeof *b);
+    memcpy(b->name, s->name, strlen(s->name) + 1);
+    set_spec(b, s);
+    b->is_used = true;
+    b->is_up = up_us >= 0;
+    b->said_weight = 1;
+    b->said_limit = -1;
+    b->capacity = -1;
+    b->up_us = up_us;
+    ek_shared_i64_set(&b->sampled_us, INT64_MIN);
+    uint64_t h = ek_hash(s->name, strlen(s->name), 0);
+    ek_shared_i32_set(&pool->sides[i].hash, (int32_t)(uint32_t)(h ^ h >> 32));
+    if (i == ek_pool_end(pool))
+        ek_shared_i32_set(&pool->end, i + 1);
+}
+
 int ek_pool_add(struct ek_pool *pool, int32_t *backend, const struct ek_backend_spec *s,
                 int64_t now_us)
 {
@@ -180,22 +201,25 @@ int ek_pool_add(struct ek_pool *pool, int32_t *backend, const struct ek_backend_
     else
         i = take_place(pool, &rc);
     if (!rc) {
-        struct ek_backend *b = pool->backends[i];
-        memset(b, 0, sizeof *b);
-        memcpy(b->name, s->name, strlen(s->name) + 1);
-        set_spec(b, s);
-        b->is_used = b->is_up = true;
-        b->said_weight = 1;
-        b->said_limit = -1;
-        b->capacity = -1;
         /* The first backends of a pool are no newcomers among others. */
-        b->up_us = pool->n_up > 0 ? now_us : 0;
-        ek_shared_i64_set(&b->sampled_us, INT64_MIN);
-        uint64_t h = ek_hash(s->name, strlen(s->name), 0);
-        ek_shared_i32_set(&pool->sides[i].hash, (int32_t)(uint32_t)(h ^ h >> 32));
-        if (i == ek_pool_end(pool))
-            ek_shared_i32_set(&pool->end, i + 1);
+        fill_place(pool, i, s, pool->n_up > 0 ? now_us : 0);
         ek_room_refresh(pool, now_us);
+        *backend = i;
+    }
+    pthread_mutex_unlock(&pool->lock);
+    return rc;
+}
+
+int ek_pool_place(struct ek_pool *pool, int32_t *backend,
+                  const struct ek_backend_spec *s)
+{
+    int rc = check_spec(s);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&pool->lock);
+    int32_t i = take_place(pool, &rc);
+    if (!rc) {
+        fill_place(pool, i, s, -1);
         *backend = i;
     }
     pthread_mutex_unlock(&pool->lock);

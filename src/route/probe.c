@@ -16,6 +16,7 @@
 #include "route/report.h"
 #include "route/run_int.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -25,6 +26,7 @@ enum { FAILURES_TO_DOWN = 2, MAX_ANSWER_BYTES = 32768 };
 static const int64_t longest_us = 3000000; /* of one question */
 
 enum kind { REPORT, AGENT, HEALTH };
+static_assert(HEALTH + 1 == EK_N_PROBES, "a place for each");
 enum step { WAITING, CONNECTING, HANDSHAKE, ASKING };
 
 struct ek_probe {
@@ -33,9 +35,7 @@ struct ek_probe {
     enum kind kind;
     enum step step;
     bool tells_health; /* its failure to connect counts */
-    bool is_down;
-    int n_failures; /* in a row */
-    struct ek_address address;
+    int n_failures;    /* in a row */
     struct ek_sock sock;
     struct ek_watch watch;
     struct ek_timer timer; /* always started: the next question, or too late */
@@ -45,9 +45,20 @@ struct ek_probe {
     struct ek_buf in;
 };
 
+static const struct ek_upstream *upstream_of(const struct ek_probe *p)
+{
+    return ek_router_upstream(&p->route->router, p->backend);
+}
+
 static const struct ek_route_backend *config_of(const struct ek_probe *p)
 {
-    return p->route->router.upstreams[p->backend].config;
+    return &upstream_of(p)->config;
+}
+
+/* Of all that is asked of this backend: whether it is taken for down. */
+static bool *down_of(const struct ek_probe *p)
+{
+    return &p->route->backends[p->backend].is_down;
 }
 
 static int64_t interval_of(const struct ek_probe *p)
@@ -69,10 +80,10 @@ static void set_health(struct ek_probe *p, bool is_ok, const char *why)
     if (!p->tells_health)
         return;
     p->n_failures = is_ok ? 0 : p->n_failures + 1;
-    bool is_down = p->n_failures >= FAILURES_TO_DOWN || (p->is_down && !is_ok);
-    if (is_down == p->is_down)
+    bool is_down = p->n_failures >= FAILURES_TO_DOWN || (*down_of(p) && !is_ok);
+    if (is_down == *down_of(p))
         return;
-    p->is_down = is_down;
+    *down_of(p) = is_down;
     ek_pool_set_up(p->route->router.pool, p->backend, !is_down, ek_clock_us());
     ek_log(is_down ? EK_LOG_WARN : EK_LOG_INFO, is_down ? "backend_down" : "backend_up",
            "backend=\"%s\" why=\"%s\"", config_of(p)->spec.name, why);
@@ -270,13 +281,13 @@ static void on_ready(struct ek_watch *w, int events)
 
 static void begin(struct ek_probe *p)
 {
-    const struct ek_upstream *u = &p->route->router.upstreams[p->backend];
-    const struct ek_route_backend *b = u->config;
+    const struct ek_upstream *u = upstream_of(p);
+    const struct ek_route_backend *b = &u->config;
     int64_t limit = interval_of(p) > longest_us ? interval_of(p) : longest_us;
     p->asked_us = ek_clock_us();
     p->n_sent = 0;
     move_timer(p, limit);
-    if (ek_address_connect(&p->sock.fd, &p->address)) {
+    if (ek_address_connect(&p->sock.fd, p->kind == AGENT ? &u->agent : &u->address)) {
         p->sock.fd = -1;
         fail(p, strerror(errno));
         return;
@@ -305,63 +316,55 @@ static void on_time(struct ek_timer *t)
 
 /* Life --------------------------------------------------------------------- */
 
-static int add_probe(struct ek_route *r, const struct ek_upstream *u, enum kind kind,
-                     struct ek_err *err)
+static int add_probe(struct ek_route *r, const struct ek_upstream *u, enum kind kind)
 {
-    struct ek_probe *p = &r->probes[r->n_probes];
+    struct ek_probe *p = ek_calloc(1, sizeof *p);
+    if (!p)
+        return EK_ENOMEM;
     *p = (struct ek_probe){.route = r,
                            .backend = u->backend,
                            .kind = kind,
                            .tells_health = kind == HEALTH ||
-                                           (kind == REPORT && !u->config->health_path),
-                           .address = u->address,
+                                           (kind == REPORT && !u->config.health_path),
                            .sock = {.fd = -1},
                            .watch = {.fd = -1, .on_ready = on_ready, .owner = p}};
     ek_buf_init(&p->in, MAX_ANSWER_BYTES);
     ek_buf_init(&p->out, MAX_ANSWER_BYTES);
     ek_timer_init(&p->timer, r->loop, on_time, p);
-    if (kind == AGENT) {
-        int rc = ek_address_resolve(&p->address, u->config->agent, err);
-        if (rc)
-            return rc;
+    int rc = ek_timer_start(&p->timer, 0);
+    if (rc) {
+        ek_free(p);
+        return rc;
     }
-    if (ek_timer_start(&p->timer, 0))
-        return ek_err_set(err, EK_ENOMEM, "out of memory");
-    r->n_probes++;
+    r->backends[u->backend].probes[kind] = p;
     return 0;
 }
 
-int ek_route_start_probes(struct ek_route *r, struct ek_err *err)
+int ek_route_start_probes(struct ek_route *r, int32_t backend)
 {
-    r->probes = ek_calloc(3 * r->router.n_upstreams, sizeof *r->probes);
-    if (!r->probes)
-        return ek_err_set(err, EK_ENOMEM, "out of memory");
-    for (size_t i = 0; i < r->router.n_upstreams; i++) {
-        const struct ek_upstream *u = &r->router.upstreams[i];
-        int rc = 0;
-        if (u->config->report_path)
-            rc = add_probe(r, u, REPORT, err);
-        if (!rc && u->config->agent)
-            rc = add_probe(r, u, AGENT, err);
-        if (!rc && (u->config->health_path || !u->config->report_path))
-            rc = add_probe(r, u, HEALTH, err);
-        if (rc)
-            return rc;
-    }
-    return 0;
+    const struct ek_upstream *u = ek_router_upstream(&r->router, backend);
+    int rc = 0;
+    if (u->config.report_path)
+        rc = add_probe(r, u, REPORT);
+    if (!rc && u->config.agent)
+        rc = add_probe(r, u, AGENT);
+    if (!rc && (u->config.health_path || !u->config.report_path))
+        rc = add_probe(r, u, HEALTH);
+    return rc;
 }
 
-void ek_route_stop_probes(struct ek_route *r)
+void ek_route_stop_probes(struct ek_route *r, int32_t backend)
 {
-    for (size_t i = 0; i < r->n_probes; i++) {
-        struct ek_probe *p = &r->probes[i];
+    for (int k = 0; k < EK_N_PROBES; k++) {
+        struct ek_probe *p = r->backends[backend].probes[k];
+        r->backends[backend].probes[k] = NULL;
+        if (!p)
+            continue;
         ek_watch_stop(&p->watch);
         ek_sock_close(&p->sock, false);
         ek_buf_release(&p->in);
         ek_buf_release(&p->out);
         ek_timer_stop(&p->timer);
+        ek_free(p);
     }
-    ek_free(r->probes);
-    r->probes = NULL;
-    r->n_probes = 0;
 }

@@ -60,7 +60,7 @@ static void on_tick(struct ek_timer *t)
 static void take_connection(struct ek_reactor *w, const struct ek_mail *m)
 {
     const struct ek_router *r = w->router;
-    if (ek_counter_get(&r->n_connections) >= r->config->max_connections) {
+    if (ek_counter_get(&r->n_connections) >= ek_router_config(r)->max_connections) {
         ek_counter_add(&w->counters.connections_refused, 1);
         close(m->fd);
         return;
@@ -173,9 +173,22 @@ static void read_mail(struct ek_reactor *w)
     }
 }
 
+/* Nothing is in hand here: what was got from the router in this turn is done with. */
+static void see_changes(struct ek_reactor *w)
+{
+    int64_t now = ek_counter_get(&w->router->generation);
+    if (now == ek_counter_get(&w->generation))
+        return;
+    ek_h1_drop_stale(w);
+    ek_streams_drop_stale(w->streams);
+    ek_relay_end_removed(w);
+    ek_counter_set(&w->generation, now);
+}
+
 static void on_wake(void *arg)
 {
     struct ek_reactor *w = arg;
+    see_changes(w);
     read_mail(w);
     if (!ek_reactor_is_draining(w))
         return;

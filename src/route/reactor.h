@@ -11,11 +11,12 @@
 #include "base/counter.h"
 #include "base/link.h"
 #include "base/rng.h"
+#include "base/shared.h"
 #include "net/address.h"
 #include "net/loop.h"
 #include "net/tls.h"
 #include "route/half.h"
-#include "route/run.h"
+#include "route/upstream.h"
 
 #include <pthread.h>
 
@@ -51,14 +52,6 @@ struct ek_route_counters {
 #undef X
 };
 
-struct ek_upstream {
-    const struct ek_route_backend *config;
-    struct ek_address address;
-    struct ek_tls_context *tls; /* owned; NULL: plain */
-    char host[256];             /* of the address; "" for a socket file */
-    int32_t backend;            /* its index in the pool, < n_upstreams */
-};
-
 struct ek_front {
     const struct ek_route_listener *config;
     int fd;
@@ -67,12 +60,17 @@ struct ek_front {
     struct ek_tls_context *tls; /* owned; NULL: plain */
 };
 
-/* Read alone after start, but for the counters. */
+/* What all threads read. The main thread alone writes, and what it takes away lives on
+ * for a grace period (grace.h): whatever was got from here may be looked at until the end
+ * of the turn of the loop, and not kept. */
 struct ek_router {
-    const struct ek_route_config *config;
+    struct ek_shared_ptr config; /* struct ek_route_config; ek_router_config */
     struct ek_pool *pool;
-    struct ek_upstream *upstreams; /* by the pool's index */
-    size_t n_upstreams;
+    struct ek_shared_ptr *upstreams; /* (n_upstreams) struct ek_upstream, by the pool's
+                                        index; ek_router_upstream */
+    size_t n_upstreams;              /* pool.max_backends */
+    struct ek_counter generation;    /* how often something was changed */
+    struct ek_link graced;           /* struct ek_graced.link, oldest first */
     struct ek_front *fronts;
     size_t n_fronts;
     struct ek_reactor **reactors;
@@ -84,24 +82,37 @@ struct ek_router {
     struct ek_counter is_ended;      /* 1: every session ends now */
 };
 
+static inline const struct ek_route_config *ek_router_config(const struct ek_router *r)
+{
+    return ek_shared_ptr_get(&r->config);
+}
+
+/* That backend as it is set now. Never NULL to who has a placement there. */
+static inline const struct ek_upstream *ek_router_upstream(const struct ek_router *r,
+                                                           int32_t backend)
+{
+    return ek_shared_ptr_get(&r->upstreams[backend]);
+}
+
 struct ek_reactor {
     struct ek_router *router; /* borrowed */
     struct ek_loop *loop;
     pthread_t thread;
     int64_t index;
     struct ek_rng rng;
-    struct ek_link sessions;        /* struct ek_relay.link */
-    struct ek_link queue;           /* struct ek_relay.waiting, oldest first */
-    struct ek_link conns;           /* struct ek_h1.link: all that are alive */
-    struct ek_link *idle;           /* (n_upstreams) struct ek_h1.group: unused ones */
-    int32_t *n_idle;                /* (n_upstreams) */
-    struct ek_streams *streams;     /* connections of HTTP/2; owned */
-    struct ek_link soon;            /* struct ek_task.link: called at the turn's end */
-    struct ek_timer later;          /* works `soon` off; always started */
-    struct ek_timer tick;           /* looks at the queue; always started */
-    struct ek_timer rest;           /* after EMFILE; always started */
-    struct ek_accept *accepts;      /* (n_fronts) */
-    bool is_running;                /* its thread was started */
+    struct ek_link sessions;      /* struct ek_relay.link */
+    struct ek_link queue;         /* struct ek_relay.waiting, oldest first */
+    struct ek_link conns;         /* struct ek_h1.link: all that are alive */
+    struct ek_link *idle;         /* (n_upstreams) struct ek_h1.group: unused ones */
+    int32_t *n_idle;              /* (n_upstreams) */
+    struct ek_streams *streams;   /* connections of HTTP/2; owned */
+    struct ek_link soon;          /* struct ek_task.link: called at the turn's end */
+    struct ek_timer later;        /* works `soon` off; always started */
+    struct ek_timer tick;         /* looks at the queue; always started */
+    struct ek_timer rest;         /* after EMFILE; always started */
+    struct ek_accept *accepts;    /* (n_fronts) */
+    bool is_running;              /* its thread was started */
+    struct ek_counter generation; /* of the router, as last seen with nothing in hand */
     struct ek_counter is_accepting; /* 1: it watches the listeners */
     struct ek_counter n_sessions;   /* open ones */
     struct ek_counter n_conns;      /* of clients */

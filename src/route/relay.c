@@ -151,8 +151,8 @@ static int open_back(struct ek_relay *s)
     bool is_connected = false;
     struct ek_half *back;
     int32_t backend = s->placement.backend;
-    bool is_h2 =
-        s->reactor->router->upstreams[backend].config->protocol == EK_ROUTE_HTTP2;
+    bool is_h2 = ek_router_upstream(s->reactor->router, backend)->config.protocol ==
+                 EK_ROUTE_HTTP2;
     int rc = is_h2 ? ek_stream_open(&back, s->reactor->streams, backend, &is_connected)
                    : ek_h1_open(&back, s->reactor, backend, &is_connected);
     if (rc)
@@ -252,7 +252,7 @@ static bool can_retry(const struct ek_relay *s, uint32_t code)
 static struct ek_relay *make(struct ek_reactor *w, const struct ek_head *request,
                              bool is_last, struct ek_text client)
 {
-    const struct ek_route_config *c = w->router->config;
+    const struct ek_route_config *c = ek_router_config(w->router);
     struct ek_relay *s = ek_calloc(1, sizeof *s);
     if (!s)
         return NULL;
@@ -497,6 +497,31 @@ void ek_relay_reset(struct ek_half *from, uint32_t code)
     ek_counter_add(&s->reactor->counters.client_aborts, 1);
     ek_relay_end_badly(s, code, "client",
                        code == EK_RESET_PROTOCOL ? "bad_request" : "left");
+}
+
+static bool is_ended(const struct ek_router *r, int32_t backend)
+{
+    const struct ek_upstream *u = ek_router_upstream(r, backend);
+    return u && ek_counter_get(&u->is_ended);
+}
+
+void ek_relay_end_removed(struct ek_reactor *w)
+{
+    const struct ek_router *r = w->router;
+    struct ek_link *next;
+    bool is_any = false;
+    for (size_t i = 0; i < r->n_upstreams && !is_any; i++)
+        is_any = is_ended(r, (int32_t)i);
+    for (struct ek_link *l = w->sessions.next; is_any && l != &w->sessions; l = next) {
+        struct ek_relay *s = EK_LINK_OWNER(l, struct ek_relay, link);
+        next = l->next;
+        if (!s->placement.pool || !is_ended(r, s->placement.backend))
+            continue;
+        if (s->state == EK_RELAY_OPEN)
+            ek_relay_end_ours(s, "removed", "the backend was taken out of service");
+        else
+            ek_relay_refuse(s, 503, "the backend was taken out of service");
+    }
 }
 
 void ek_relay_end_all(struct ek_reactor *w)

@@ -65,6 +65,8 @@ struct ek_relay {
 
 /* Ends every session of the reactor: a drain's deadline. */
 void ek_relay_end_all(struct ek_reactor *w);
+/* Ends those of backends whose time to finish is over. */
+void ek_relay_end_removed(struct ek_reactor *w);
 /* Looks whether those who wait find room now. */
 void ek_relay_serve_queue(struct ek_reactor *w);
 

@@ -8,7 +8,7 @@
 
 static inline const struct ek_route_config *ek_relay_config(const struct ek_relay *s)
 {
-    return s->reactor->router->config;
+    return ek_router_config(s->reactor->router);
 }
 
 static inline int64_t ek_relay_now(const struct ek_relay *s)

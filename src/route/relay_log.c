@@ -10,7 +10,8 @@ static const char *kind_of(const struct ek_relay *s)
 static const char *backend_of(const struct ek_relay *s)
 {
     return s->placement.pool
-               ? s->reactor->router->upstreams[s->placement.backend].config->spec.name
+               ? ek_router_upstream(s->reactor->router, s->placement.backend)
+                     ->config.spec.name
                : "-";
 }
 
@@ -21,7 +22,7 @@ static double seconds_of(const struct ek_relay *s)
 
 static bool is_wanted(const struct ek_relay *s)
 {
-    return s->reactor->router->config->logs_sessions;
+    return ek_router_config(s->reactor->router)->logs_sessions;
 }
 
 void ek_relay_log_start(const struct ek_relay *s)

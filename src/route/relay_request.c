@@ -120,7 +120,7 @@ static struct ek_text find_pair(struct ek_text list, char separator, const char 
 static uint64_t key_of(const struct ek_reactor *w, const struct ek_head *h,
                        struct ek_text client)
 {
-    const struct ek_route_config *c = w->router->config;
+    const struct ek_route_config *c = ek_router_config(w->router);
     struct ek_text found = client;
     const struct ek_field *f;
     const char *query = h->path.n ? memchr(h->path.p, '?', h->path.n) : NULL;
@@ -188,7 +188,7 @@ int ek_route_request_new(struct ek_route_request **out,
                          const struct ek_reactor *reactor, const struct ek_head *head,
                          bool is_last, struct ek_text client)
 {
-    const struct ek_route_config *c = reactor->router->config;
+    const struct ek_route_config *c = ek_router_config(reactor->router);
     size_t n_fields = head->n_fields + ADDED_FIELDS;
     size_t bytes = bytes_of(head, client, c->via);
     struct ek_route_request *r =
@@ -223,7 +223,7 @@ int ek_route_request_new(struct ek_route_request **out,
 void ek_answer_for_client(struct ek_relay *s, struct ek_head *out,
                           struct ek_field *fields, const struct ek_head *head)
 {
-    const char *via = s->reactor->router->config->via;
+    const char *via = ek_router_config(s->reactor->router)->via;
     size_t n = 0;
     for (size_t i = 0; i < head->n_fields; i++) {
         if (!ek_relay_takes_report(s, &head->fields[i]))

@@ -138,47 +138,22 @@ static int open_fronts(struct ek_route *r, struct ek_err *err)
     return 0;
 }
 
-static int open_upstream(struct ek_route *r, const struct ek_route_backend *b,
-                         struct ek_err *err)
+static int open_backends(struct ek_route *r, struct ek_err *err)
 {
-    int32_t index;
-    int rc = ek_pool_add(r->router.pool, &index, &b->spec, ek_clock_us());
-    if (rc)
-        return ek_err_set(err, rc, "backend '%s': %s", b->spec.name,
-                          rc == EK_EINVAL ? "the name is there already"
-                                          : ek_status_text(rc));
-    struct ek_upstream *u = &r->router.upstreams[index];
-    u->config = b;
-    u->backend = index;
-    rc = ek_address_resolve(&u->address, b->spec.address, err);
-    if (rc) {
-        ek_err_prefix(err, "backend '%s'", b->spec.name);
-        return rc;
-    }
-    if (!ek_address_host(u->host, b->spec.address))
-        u->host[0] = 0;
-    if (!b->has_tls)
-        return 0;
-    rc = ek_tls_client_context_new(&u->tls, b->tls_ca, b->skips_verify, err);
-    if (!rc && b->protocol == EK_ROUTE_HTTP2)
-        rc = ek_tls_context_set_alpn(u->tls, "h2");
-    return rc;
-}
-
-static int open_upstreams(struct ek_route *r, struct ek_err *err)
-{
-    struct ek_router *router = &r->router;
     const struct ek_route_config *c = r->config;
-    router->upstreams = ek_calloc(c->n_backends, sizeof *router->upstreams);
-    if (!router->upstreams || ek_pool_new(&router->pool, &c->pool))
-        return ek_err_set(err, EK_ENOMEM, "out of memory");
-    router->n_upstreams = c->n_backends;
-    for (size_t i = 0; i < c->n_backends; i++) {
-        int rc = open_upstream(r, &c->backends[i], err);
-        if (rc)
-            return rc;
+    int rc = ek_backends_open(r);
+    if (rc)
+        return ek_err_set(err, rc, "out of memory");
+    for (size_t i = 0; i < c->n_backends && !rc; i++) {
+        struct ek_upstream *u;
+        rc = ek_upstream_new(&u, &c->backends[i], NULL, r->next_connection_id++, err);
+        if (!rc)
+            rc = ek_backends_place(r, u, err);
     }
-    return 0;
+    /* None is a newcomer among the others, and starts slowly: their time is 0. */
+    for (size_t i = 0; i < c->n_backends && !rc; i++)
+        ek_pool_set_up(r->router.pool, (int32_t)i, true, 0);
+    return rc;
 }
 
 static int open_reactors(struct ek_route *r, struct ek_err *err)
@@ -245,6 +220,7 @@ static void on_tick(struct ek_timer *t)
     struct ek_route *r = t->owner;
     if (ek_timer_start(t, tick_us)) /* its place in the heap is free: it cannot fail */
         ek_log(EK_LOG_ERROR, "no_memory", "what=timer");
+    ek_backends_work(r);
     if (r->n_stops > 0) {
         maybe_close_fronts(r);
         maybe_end(r);
@@ -294,6 +270,12 @@ static int open_main(struct ek_route *r, struct ek_err *err)
     return 0;
 }
 
+/* Shared pointers are to what some thread may write; this one nobody does. */
+static void *to_share(const struct ek_route_config *c)
+{
+    return (void *)(uintptr_t)c;
+}
+
 int ek_route_new(struct ek_route **out, const struct ek_route_config *c,
                  struct ek_err *err)
 {
@@ -303,20 +285,18 @@ int ek_route_new(struct ek_route **out, const struct ek_route_config *c,
     struct ek_route *r = ek_calloc(1, sizeof *r);
     if (!r)
         return ek_err_set(err, EK_ENOMEM, "out of memory");
-    r->config = r->router.config = c;
+    r->config = c;
+    ek_shared_ptr_set(&r->router.config, to_share(c));
+    ek_link_init(&r->router.graced);
     r->stop.fd = -1;
     r->begun_us = ek_clock_us();
     rc = open_main(r, err);
     if (!rc)
-        rc = open_upstreams(r, err);
+        rc = open_backends(r, err);
     if (!rc)
         rc = open_fronts(r, err);
     if (!rc)
         rc = open_reactors(r, err);
-    if (!rc)
-        rc = ek_route_start_probes(r, err);
-    if (!rc && ek_orca_oob_new(&r->orca, &r->router, r->loop))
-        rc = ek_err_set(err, EK_ENOMEM, "out of memory");
     if (!rc && c->admin)
         rc = ek_route_open_admin(r, err);
     if (rc) {
@@ -372,24 +352,21 @@ void ek_route_free(struct ek_route *r)
     if (!r)
         return;
     ek_http_server_free(r->admin);
-    ek_orca_oob_free(r->orca);
-    ek_route_stop_probes(r);
     for (size_t i = 0; i < r->router.n_reactors; i++)
         ek_reactor_free(r->router.reactors[i]);
     for (size_t i = 0; i < r->router.n_fronts; i++) {
         close_front(&r->router.fronts[i]);
         ek_tls_context_free(r->router.fronts[i].tls);
     }
-    for (size_t i = 0; i < r->router.n_upstreams; i++)
-        ek_tls_context_free(r->router.upstreams[i].tls);
+    ek_grace_work(&r->router, true);
+    ek_orca_oob_free(r->orca);
+    ek_backends_close(r);
     if (r->loop)
         ek_watch_stop(&r->stop);
     if (r->stop.fd >= 0)
         close(r->stop.fd);
     ek_loop_free(r->loop);
-    ek_pool_free(r->router.pool);
     ek_free(r->router.reactors);
     ek_free(r->router.fronts);
-    ek_free(r->router.upstreams);
     ek_free(r);
 }

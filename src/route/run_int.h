@@ -5,13 +5,25 @@
 #include "net/http.h"
 #include "route/reactor.h"
 
+enum { EK_N_PROBES = 3 }; /* of one backend: report, agent, health */
+
+/* A place of a backend, by its index in the pool. */
+struct ek_route_place {
+    struct ek_upstream *upstream;         /* owned; what the router shows; NULL: free */
+    struct ek_probe *probes[EK_N_PROBES]; /* owned; NULL: not asked so */
+    bool is_down;                         /* by what was asked */
+    int64_t removed; /* generation of its removal; 0: it is in use */
+    int64_t end_us;  /* removed: when its sessions are ended; INT64_MAX: never */
+};
+
 struct ek_route {
     struct ek_router router;
-    const struct ek_route_config *config;
-    struct ek_loop *loop;         /* the main thread's */
-    struct ek_http_server *admin; /* NULL: none */
-    struct ek_probe *probes;      /* (n_probes) */
-    size_t n_probes;
+    const struct ek_route_config *config; /* the one in force; borrowed */
+    struct ek_loop *loop;                 /* the main thread's */
+    struct ek_http_server *admin;         /* NULL: none */
+    struct ek_route_place *backends;      /* (n_upstreams of the router) */
+    int32_t n_removed;                    /* of them, draining */
+    uint32_t next_connection_id;
     struct ek_orca_oob *orca; /* owned */
     struct ek_watch stop;     /* eventfd: ek_route_stop adds to it */
     struct ek_timer tick;     /* looks whether a drain is over */
@@ -23,9 +35,27 @@ struct ek_route {
 /* admin.c. Errors: those of ek_http_server_new. */
 int ek_route_open_admin(struct ek_route *r, struct ek_err *err) EK_MUST_USE;
 
-/* probe.c: polls of reports, agent-checks and health checks of every backend.
- * Errors: EK_ENOMEM, EK_EINVAL, EK_EIO (an agent's address). */
-int ek_route_start_probes(struct ek_route *r, struct ek_err *err) EK_MUST_USE;
-void ek_route_stop_probes(struct ek_route *r);
+/* probe.c: polls of reports, agent-checks and health checks of a backend, as it is set.
+ * Errors: EK_ENOMEM; some are asked then, until stopped. */
+int ek_route_start_probes(struct ek_route *r, int32_t backend) EK_MUST_USE;
+void ek_route_stop_probes(struct ek_route *r, int32_t backend);
+
+/* backends.c: the places of the backends and the pool, empty at first. Errors:
+ * EK_ENOMEM. */
+int ek_backends_open(struct ek_route *r) EK_MUST_USE;
+/* The threads have ended, and r->orca. */
+void ek_backends_close(struct ek_route *r);
+/* A new one, u (taken in any case): it is asked from now on, and gets sessions once
+ * ek_pool_set_up says so. Errors: EK_ELIMIT, EK_ENOMEM, naming it. */
+int ek_backends_place(struct ek_route *r, struct ek_upstream *u,
+                      struct ek_err *err) EK_MUST_USE;
+/* u, which is taken, comes in place of the one it was made from: sessions, reports and
+ * counters stay. refresh: nothing but its TLS is new, what is being asked goes on. */
+void ek_backends_change(struct ek_route *r, struct ek_upstream *u);
+void ek_backends_refresh(struct ek_route *r, struct ek_upstream *u);
+/* No new sessions. Once its own have ended, or been ended after limit_us (0: no limit),
+ * it is gone: work sees to it, called now and then. */
+void ek_backends_remove(struct ek_route *r, int32_t backend, int64_t limit_us);
+void ek_backends_work(struct ek_route *r);
 
 #endif

@@ -67,7 +67,7 @@ static int make_conn(struct ek_stream_conn **out, struct ek_streams *s,
     c->upstream = upstream;
     c->is_tls = is_tls;
     ek_link_init(&c->halves);
-    ek_sock_find_dead(start.fd, s->reactor->router->config->dead_peer_us);
+    ek_sock_find_dead(start.fd, ek_router_config(s->reactor->router)->dead_peer_us);
     int rc = ek_h2_new(&c->h2, upstream < 0 ? s->front : s->back, &start);
     if (rc) {
         ek_free(c);
@@ -94,19 +94,22 @@ int ek_stream_accept(struct ek_streams *s, struct ek_sock *sock, struct ek_text 
 
 static int connect_to(struct ek_stream_conn **c, struct ek_streams *s, int32_t upstream)
 {
-    const struct ek_upstream *u = &s->reactor->router->upstreams[upstream];
+    const struct ek_upstream *u = ek_router_upstream(s->reactor->router, upstream);
     struct ek_sock sock = {.fd = -1};
     int rc = ek_address_connect(&sock.fd, &u->address);
     if (rc)
         return rc;
     if (u->tls)
         rc = ek_tls_connect_new(&sock.tls, u->tls, sock.fd,
-                                u->config->tls_name ? u->config->tls_name : u->host);
+                                u->config.tls_name ? u->config.tls_name : u->host);
     if (rc) {
         close(sock.fd);
         return rc;
     }
-    return make_conn(c, s, &sock, upstream, ek_text_of(NULL, 0));
+    rc = make_conn(c, s, &sock, upstream, ek_text_of(NULL, 0));
+    if (!rc)
+        (*c)->connection_id = u->connection_id;
+    return rc;
 }
 
 /* How many streams a connection of this backend's takes, as one that is full shows. */
@@ -130,9 +133,10 @@ static int32_t limit_of(struct ek_link *list)
 static int find_conn(struct ek_stream_conn **c, struct ek_streams *s, int32_t upstream)
 {
     struct ek_link *list = &s->backs[upstream];
+    uint32_t id = ek_router_upstream(s->reactor->router, upstream)->connection_id;
     for (struct ek_link *l = list->prev; l != list; l = l->prev) {
         struct ek_stream_conn *v = EK_LINK_OWNER(l, struct ek_stream_conn, link);
-        if (ek_h2_can_open(v->h2) &&
+        if (v->connection_id == id && ek_h2_can_open(v->h2) &&
             (v->is_ready || ek_h2_streams(v->h2) < limit_of(list))) {
             *c = v;
             return 0;
@@ -173,7 +177,7 @@ int ek_stream_move(struct ek_stream_half *h)
 
 int ek_streams_new(struct ek_streams **out, struct ek_reactor *w)
 {
-    const struct ek_route_config *config = w->router->config;
+    const struct ek_route_config *config = ek_router_config(w->router);
     struct ek_streams *s = ek_calloc(1, sizeof *s);
     struct ek_h2_options o;
     if (!s)
@@ -215,6 +219,20 @@ void ek_streams_drain(struct ek_streams *s)
 {
     for (struct ek_link *l = s->fronts.next; l != &s->fronts; l = l->next)
         ek_h2_drain(EK_LINK_OWNER(l, struct ek_stream_conn, link)->h2);
+}
+
+void ek_streams_drop_stale(struct ek_streams *s)
+{
+    const struct ek_router *r = s->reactor->router;
+    for (size_t i = 0; i < r->n_upstreams; i++) {
+        const struct ek_upstream *u = ek_router_upstream(r, (int32_t)i);
+        struct ek_link *list = &s->backs[i];
+        for (struct ek_link *l = list->next; l != list; l = l->next) {
+            struct ek_stream_conn *c = EK_LINK_OWNER(l, struct ek_stream_conn, link);
+            if (!ek_h2_is_leaving(c->h2) && !ek_upstream_keeps(u, c->connection_id))
+                ek_h2_drain(c->h2);
+        }
+    }
 }
 
 const struct ek_h2_counts *ek_streams_counts(const struct ek_streams *s,

@@ -18,6 +18,10 @@ void ek_streams_free(struct ek_streams *s);
 /* Clients are told to go elsewhere; their streams go on. */
 void ek_streams_drain(struct ek_streams *s);
 
+/* Lets go of connections to backends that are gone, or are reached otherwise now: their
+ * streams go on, no new ones come. */
+void ek_streams_drop_stale(struct ek_streams *s);
+
 /* What was counted of clients' connections, or of those to backends; for any thread. */
 const struct ek_h2_counts *ek_streams_counts(const struct ek_streams *s,
                                              bool of_clients);

@@ -19,9 +19,10 @@ struct ek_stream_conn {
     struct ek_link link; /* of streams->fronts, or of streams->backs[upstream] */
     struct ek_streams *streams;
     struct ek_h2 *h2;
-    struct ek_link halves; /* struct ek_stream_half.of_conn */
-    int32_t upstream;      /* -1: a client's */
-    bool is_ready;         /* a backend's: its SETTINGS came */
+    struct ek_link halves;  /* struct ek_stream_half.of_conn */
+    int32_t upstream;       /* -1: a client's */
+    uint32_t connection_id; /* of the upstream it was made for */
+    bool is_ready;          /* a backend's: its SETTINGS came */
     bool is_tls;
     char client[EK_CLIENT_TEXT_MAX];
 };

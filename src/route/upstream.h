@@ -1,0 +1,50 @@
+/* upstream.h - a backend as sessions see it: its settings, its address, its TLS.
+ *
+ * It owns all of that, so that no configuration must live on for it, and never changes
+ * once threads can see it: what is set anew is a new one in its place (backends.h), and
+ * the old one is freed after a grace period. */
+#ifndef EVENKEEL_ROUTE_UPSTREAM_H
+#define EVENKEEL_ROUTE_UPSTREAM_H
+
+#include "base/counter.h"
+#include "net/address.h"
+#include "net/tls.h"
+#include "route/grace.h"
+#include "route/run.h"
+
+struct ek_upstream {
+    struct ek_graced graced;
+    struct ek_route_backend config; /* strings are its own */
+    struct ek_address address, agent;
+    struct ek_tls_context *tls; /* owned; NULL: plain */
+    char host[256];             /* of the address; "" for a socket file */
+    int32_t backend;            /* its index in the pool; -1: not there yet */
+    uint32_t connection_id;     /* of address, protocol and TLS: a connection made with
+                                   another one's serves no new session */
+    int64_t since_us;           /* when its name came to this index */
+    struct ek_counter is_removed; /* 1: no new sessions; its own go on */
+    struct ek_counter is_ended;   /* 1: they end now */
+    char text[];                  /* what config's strings point at */
+};
+
+/* Resolves the address (which may wait for the resolver), loads certificates. before:
+ * the one whose place it is to take, NULL: none; its address is kept, and where nothing
+ * of a connection is set otherwise its connection_id, which else is `id`.
+ * Errors: EK_EINVAL, EK_EIO and those of tls.h, naming backend and file; EK_ENOMEM. */
+int ek_upstream_new(struct ek_upstream **u, const struct ek_route_backend *b,
+                    const struct ek_upstream *before, uint32_t id,
+                    struct ek_err *err) EK_MUST_USE;
+void ek_upstream_free(struct ek_upstream *u); /* NULL is fine */
+
+/* A new one that is `u` but for its address: what a name was resolved to anew. u's TLS is
+ * shared. Errors: EK_ENOMEM. */
+int ek_upstream_moved(struct ek_upstream **out, const struct ek_upstream *u,
+                      const struct ek_address *address, uint32_t id) EK_MUST_USE;
+
+/* May a connection that was made for an upstream with this id serve another session? */
+static inline bool ek_upstream_keeps(const struct ek_upstream *u, uint32_t id)
+{
+    return u && u->connection_id == id && !ek_counter_get(&u->is_removed);
+}
+
+#endif
