@@ -60,6 +60,7 @@ extern const struct ek_verb ek_verb_bench_kernel;
 extern const struct ek_verb ek_verb_bench_attention;
 extern const struct ek_verb ek_verb_bench_model;
 extern const struct ek_verb ek_verb_bench_serve;
+extern const struct ek_verb ek_verb_bench_route;
 
 /* The verbs of keel data: verb_data_<name>.c. */
 extern const struct ek_verb ek_verb_data_pack;

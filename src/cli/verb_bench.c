@@ -11,6 +11,7 @@ static const struct ek_verb *const subs[] = {
     &ek_verb_bench_attention,
     &ek_verb_bench_model,
     &ek_verb_bench_serve,
+    &ek_verb_bench_route,
     NULL,
 };
 /* clang-format on */
@@ -19,14 +20,15 @@ static const struct ek_opt opts[] = {{0}};
 
 static const struct ek_opt_verb table = {
     .name = "bench",
-    .summary = "measure this machine, a model or a server",
+    .summary = "measure this machine, a model, a server or a proxy",
     .arguments = "WHAT ...",
     .details = "What can be measured, each with its own --help:\n"
                "  memory     how fast memory is read, by threads and size\n"
                "  kernel     matmuls in each weight format against their dot products\n"
                "  attention  forward and backward over sequences of uneven lengths\n"
                "  model      prefill and decode of a model\n"
-               "  serve      any OpenAI-compatible server under load\n",
+               "  serve      any OpenAI-compatible server under load\n"
+               "  route      any proxy under many long sessions\n",
     .examples = "keel bench memory\n"
                 "keel bench model model.gguf\n"
                 "keel bench serve --url http://127.0.0.1:8080 --concurrency 16",
