@@ -102,7 +102,7 @@ static void list_choices(char *out, size_t cap, const char *choices)
 const char *ek_opt_expected(char out[256], const struct ek_opt *opt)
 {
     const char *what = "text";
-    char choices[120], range[128];
+    char choices[250], range[128];
     switch (opt->type) {
     case EK_OPT_FLAG:
         what = "true or false";

@@ -67,9 +67,20 @@ static int check_train(const struct ek_train_config *c, const char **key,
     if (c->train.lr_end > 0.0 && c->train.schedule != EK_TRAIN_COSINE)
         return REFUSE("train.lr_end", "%g is of train.schedule: cosine",
                       c->train.lr_end);
+    return 0;
+}
+
+static int check_eval(const struct ek_train_config *c, const char **key,
+                      struct ek_err *err)
+{
     if (c->eval.patience && !c->eval.every)
         return REFUSE("eval.patience", "%lld needs evaluations, eval.every is 0",
                       (long long)c->eval.patience);
+    if (c->eval.metric >= EK_TRAIN_ENTROPY && c->model.click_weight <= 0.0)
+        return REFUSE("eval.metric",
+                      "%s is of a click head and model.click_weight is 0, expected "
+                      "ndcg@K, recall@K or mrr@K",
+                      c->eval.metric == EK_TRAIN_AUC ? "auc" : "normalised_entropy");
     return 0;
 }
 
@@ -84,6 +95,8 @@ int ek_train_config_check(struct ek_train_config *c, const char **key,
         rc = check_model(c, key, err);
     if (!rc)
         rc = check_train(c, key, err);
+    if (!rc)
+        rc = check_eval(c, key, err);
     if (rc || c->run.dir[0])
         return rc;
     size_t n = strlen(c->run.name) + sizeof "runs/";

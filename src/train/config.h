@@ -31,6 +31,10 @@ enum ek_train_schedule { EK_TRAIN_CONSTANT, EK_TRAIN_COSINE };
 enum ek_train_items { EK_TRAIN_ADAMW, EK_TRAIN_ROWWISE_ADAGRAD };
 enum ek_train_metric { EK_TRAIN_NDCG, EK_TRAIN_RECALL, EK_TRAIN_MRR };
 
+/* What eval.metric says: below EK_TRAIN_ENTROPY a metric of ranking at one of five cuts,
+ * enum ek_train_metric * 5 + index of the cut; then those of a click head. */
+enum { EK_TRAIN_ENTROPY = 15, EK_TRAIN_AUC };
+
 struct ek_train_config {
     struct {
         const char *name;      /* of the run, for a person */
@@ -79,7 +83,7 @@ struct ek_train_config {
     struct {
         int64_t every;    /* 0: never before the end */
         int unit;         /* enum ek_train_unit */
-        int metric;       /* enum ek_train_metric * 5 + index of the cut */
+        int metric;       /* as above; the least normalised entropy is the best */
         bool filter;      /* seen items do not compete in the watched metric */
         int64_t patience; /* evaluations without a better one; 0: never stop */
         int64_t batch;    /* sequences of a forward pass */

@@ -42,7 +42,7 @@
 /* In the order of enum ek_train_metric and of the cuts. */
 #define METRICS                                                                        \
     "ndcg@5|ndcg@10|ndcg@20|ndcg@50|ndcg@200|recall@5|recall@10|recall@20|recall@50|"  \
-    "recall@200|mrr@5|mrr@10|mrr@20|mrr@50|mrr@200"
+    "recall@200|mrr@5|mrr@10|mrr@20|mrr@50|mrr@200|normalised_entropy|auc"
 
 const struct ek_opt ek_train_keys[] = {
     TEXT("run.name", run.name, "run", "NAME", "what logs and plots call the run"),

@@ -4,11 +4,17 @@
 #include <inttypes.h>
 #include <math.h>
 
-const char *ek_train_metric_name(char out[16], const struct ek_train_config *c)
+_Static_assert(EK_TRAIN_ENTROPY == 3 * EK_EVAL_CUTS, "metrics of ranking come first");
+
+const char *ek_train_metric_name(char out[24], const struct ek_train_config *c)
 {
     static const char *const names[] = {"ndcg", "recall", "mrr"};
-    snprintf(out, 16, "%s@%d", names[c->eval.metric / EK_EVAL_CUTS],
-             ek_eval_cuts[c->eval.metric % EK_EVAL_CUTS]);
+    int metric = c->eval.metric;
+    if (metric >= EK_TRAIN_ENTROPY)
+        snprintf(out, 24, "%s", metric == EK_TRAIN_AUC ? "auc" : "normalised_entropy");
+    else
+        snprintf(out, 24, "%s@%d", names[metric / EK_EVAL_CUTS],
+                 ek_eval_cuts[metric % EK_EVAL_CUTS]);
     return out;
 }
 
@@ -16,6 +22,8 @@ double ek_train_metric(const struct ek_evaluation *e, const struct ek_train_conf
 {
     const struct ek_ranking *r = c->eval.filter ? &e->filtered : &e->unfiltered;
     int cut = c->eval.metric % EK_EVAL_CUTS;
+    if (c->eval.metric >= EK_TRAIN_ENTROPY)
+        return c->eval.metric == EK_TRAIN_AUC ? e->auc : e->normalised_entropy;
     switch ((enum ek_train_metric)(c->eval.metric / EK_EVAL_CUTS)) {
     case EK_TRAIN_NDCG:
         return r->ndcg[cut];
@@ -25,6 +33,13 @@ double ek_train_metric(const struct ek_evaluation *e, const struct ek_train_conf
         return r->mrr[cut];
     }
     return (double)NAN;
+}
+
+bool ek_train_is_better(double value, double best, const struct ek_train_config *c)
+{
+    if (isnan(value) || isnan(best))
+        return !isnan(value);
+    return c->eval.metric == EK_TRAIN_ENTROPY ? value < best : value > best;
 }
 
 /* Seconds that operations took, one at a time, recomputation aside. */
@@ -92,7 +107,7 @@ int ek_train_report(struct ek_buf *out, const struct ek_train *t)
 {
     const struct ek_train_progress *p = &t->progress;
     double seconds = t->all.seconds > 1e-9 ? t->all.seconds : 1e-9;
-    char metric[16];
+    char metric[24];
     int rc = ek_buf_addf(
         out,
         "trained       %" PRId64 " steps, %" PRId64 " sequences, %" PRId64

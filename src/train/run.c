@@ -220,7 +220,13 @@ static int validate(struct ek_train *t, struct ek_err *err)
     if (rc)
         return rc;
     double value = ek_train_metric(&e, t->c);
-    bool is_best = isnan(p->best) || value > p->best;
+    char metric[24];
+    if (isnan(value))
+        return ek_err_set(err, EK_EINVAL,
+                          "eval.metric: %s of the validation part is no number: its "
+                          "clicks are all of one kind, or the model gives none",
+                          ek_train_metric_name(metric, t->c));
+    bool is_best = ek_train_is_better(value, p->best, t->c);
     if (is_best) {
         p->best = value;
         p->best_step = p->steps;
@@ -281,7 +287,9 @@ static int advance(struct ek_train *t, struct ek_err *err)
     return settle(t, false, err);
 }
 
-/* The best parameters on both parts; the test for the first and last time. */
+/* The best parameters on both parts; the test for the first and last time. A validation
+ * that only the end asks for comes behind the checkpoint: a run that goes on from there
+ * has not seen it, as one that never ended. */
 static int finish(struct ek_train *t, struct ek_err *err)
 {
     char folder[EK_TRAIN_PATH];
@@ -289,11 +297,11 @@ static int finish(struct ek_train *t, struct ek_err *err)
     int rc = 0;
     if (t->interval.steps > 0)
         rc = ek_train_log_steps(t, err);
+    if (!rc)
+        rc = save(t, "last", true, err);
     if (!rc && (isnan(t->progress.best) || t->last_eval_step != t->progress.steps) &&
         !t->is_stopped_early)
         rc = validate(t, err);
-    if (!rc)
-        rc = save(t, "last", true, err);
     if (!rc)
         rc = ek_checkpoint_load(folder_of(folder, t, "best"), &best, err);
     if (!rc)

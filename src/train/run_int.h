@@ -110,9 +110,11 @@ struct ek_train_mfu {
 };
 void ek_train_mfu(struct ek_train_mfu *m, const struct ek_train *t);
 
-/* "ndcg@10": the watched metric's name, and its value. */
-const char *ek_train_metric_name(char out[16], const struct ek_train_config *c);
+/* "ndcg@10": the watched metric's name, its value, and whether that beats another. NAN
+ * beats nothing and is beaten by everything. */
+const char *ek_train_metric_name(char out[24], const struct ek_train_config *c);
 double ek_train_metric(const struct ek_evaluation *e, const struct ek_train_config *c);
+bool ek_train_is_better(double value, double best, const struct ek_train_config *c);
 
 /* peak.c: FLOP/s of multiply-adds on registers, all members of the team at once. */
 double ek_train_peak(struct ek_team *team, enum ek_isa isa, bool is_bf16);

@@ -5,7 +5,8 @@
  *   {"kind": "end", "test": {"recall@10": ..., ...}, "test_unfiltered": {...}, ...}
  *
  * The same figures go to run.dir/tensorboard: train/..., valid/..., test/....
- * A resumed run drops the lines behind the checkpoint it goes on from and appends. */
+ * A resumed run drops the lines behind the checkpoint it goes on from, and those that
+ * only an end asked for, and appends. */
 #include "base/file.h"
 #include "base/json.h"
 #include "train/run_int.h"
@@ -53,6 +54,23 @@ static int64_t step_of(const char *line, size_t n)
     return at ? strtoll(at + sizeof key - 1, NULL, 10) : INT64_MAX;
 }
 
+static bool is_kind(const char *line, size_t n, const char *kind)
+{
+    char head[32];
+    int len = snprintf(head, sizeof head, "{\"kind\": \"%s\"", kind);
+    return n >= (size_t)len && !memcmp(line, head, (size_t)len);
+}
+
+/* Whether a run that goes on where t stands would have written the line before. */
+static bool is_kept(const struct ek_train *t, const char *line, size_t n)
+{
+    int64_t step = step_of(line, n), here = t->progress.steps;
+    bool is_of_the_end =
+        is_kind(line, n, "end") ||
+        (is_kind(line, n, "valid") && step == here && t->last_eval_step != here);
+    return step <= here && !is_of_the_end;
+}
+
 /* Leaves the lines up to the step that the run goes on from. */
 static int cut_log(const struct ek_train *t, const char *path, struct ek_err *err)
 {
@@ -67,7 +85,7 @@ static int cut_log(const struct ek_train *t, const char *path, struct ek_err *er
         size_t n = end ? (size_t)(end - line) + 1 : 0; /* a line cut off is dropped */
         if (n == 0)
             break;
-        if (step_of(line, n) <= t->progress.steps)
+        if (is_kept(t, line, n))
             rc = ek_buf_add(&kept, line, n);
         at += n;
     }
@@ -231,7 +249,7 @@ int ek_train_log_valid(struct ek_train *t, const struct ek_evaluation *e, bool i
                        struct ek_err *err)
 {
     struct ek_buf *b = &t->line;
-    char metric[16];
+    char metric[24];
     int rc = begin(t, "valid");
     if (!rc)
         rc = add_ranking(b, "filtered", &e->filtered);

@@ -67,6 +67,13 @@ static const struct {
     {"data: {path: a}\nmodel: {dropout: 1}", "c.yaml:2:18: model.dropout: '1' is out"},
     {"data: {path: a}\nmodel: {kind: bert}", "c.yaml:2:15: model.kind: 'bert' is not"},
     {"data: {path: a}\neval: {metric: ndcg@11}", "eval.metric: 'ndcg@11' is not known"},
+    {"data: {path: a}\neval: {metric: entropy}",
+     "c.yaml:2:16: eval.metric: 'entropy' is not known, expected ndcg@5, ndcg@10, "
+     "ndcg@20, ndcg@50, ndcg@200, recall@5, recall@10, recall@20, recall@50, "
+     "recall@200, mrr@5, mrr@10, mrr@20, mrr@50, mrr@200, normalised_entropy or auc"},
+    {"data: {path: a}\neval: {metric: auc}",
+     "eval.metric: auc is of a click head and model.click_weight is 0, expected "
+     "ndcg@K"},
     {"data: {path: a}\ntrian: {lr: 1}", "c.yaml:2:1: unknown key 'trian'"},
     {"data: {path: a}\ntrain: {lr: nan}", "train.lr: 'nan' is not understood"},
     {"data: {path: a}\ntrain: {learning_rate: 1}", "unknown key 'train.learning_rate'"},

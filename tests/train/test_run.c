@@ -145,7 +145,49 @@ static void a_resume_of_a_run_at_its_end_costs_no_patience(void **state)
         }
         read_file(&log, name, "log.jsonl");
         assert_int_equal(count(log.data, "{\"kind\": \"valid\""), n_valid);
+        assert_int_equal(count(log.data, "{\"kind\": \"end\""), 1);
         ek_buf_release(&log);
+    }
+}
+
+/* 120 users by 30: 4 steps an epoch, so that neither end is one where eval.every asks. */
+static void a_validation_that_only_the_end_asks_for_costs_no_patience(void **state)
+{
+    static const char *const ends[][2] = {{"max_steps: 7", "max_steps: 31"},
+                                          {"epochs: 1", "epochs: 7"},
+                                          {"max_steps: 8", "max_steps: 30"}};
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct kit whole, first, k;
+        struct ek_buf log;
+        char text[2][160], name[16];
+        for (int j = 0; j < 2; j++)
+            snprintf(text[j], sizeof text[j],
+                     "train: {batch: 30, %s, lr: 0}\n"
+                     "eval: {every: 2, patience: 2}\n",
+                     ends[i][j]);
+        snprintf(name, sizeof name, "more%d", i);
+        kit_open(&whole, "whole", text[1]);
+        expect_run(&whole, 0);
+        assert_true(whole.t->is_stopped_early);
+        kit_open(&first, name, text[0]);
+        expect_run(&first, 0);
+        kit_close(&first);
+        for (int again = 0; again < 2;
+             again++) { /* goes on; and at its end once more */
+            kit_open(&k, name, text[1]);
+            assert_int_equal(ek_train_resume(k.t, &k.err), 0);
+            expect_run(&k, 0);
+            assert_int_equal(k.t->progress.steps, whole.t->progress.steps);
+            assert_int_equal(k.t->progress.best_step, whole.t->progress.best_step);
+            kit_close(&k);
+        }
+        read_file(&log, name, "log.jsonl");
+        assert_int_equal(count(log.data, "{\"kind\": \"end\""), 1);
+        assert_int_equal(count(log.data, "{\"kind\": \"valid\""),
+                         count(whole.lines, "{\"kind\": \"valid\""));
+        ek_buf_release(&log);
+        kit_close(&whole);
     }
 }
 
@@ -269,6 +311,77 @@ static void a_click_head_is_trained_and_measured(void **state)
     kit_close(&k);
 }
 
+static const char *value_of(const char *line, const char *key, double *v)
+{
+    const char *at = strstr(line, key);
+    if (at)
+        *v = strtod(at + strlen(key), NULL);
+    return at;
+}
+
+/* The run's best step is the one whose line has the least entropy, or the largest area. */
+static void clicks_can_say_what_is_best(void **state)
+{
+    static const struct {
+        const char *metric, *key;
+        double sign;
+    } cases[] = {{"normalised_entropy", "\"normalised_entropy\": ", -1},
+                 {"auc", "\"auc\": ", 1}};
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct kit k;
+        char text[256];
+        snprintf(text, sizeof text,
+                 "model: {kind: gem, click_weight: 1}\ndata.click: click\n"
+                 "train: {batch: 32, epochs: 6, lr: 0.01}\n"
+                 "eval: {every: 1, metric: %s}\n",
+                 cases[i].metric);
+        kit_open(&k, cases[i].metric, text);
+        expect_run(&k, 0);
+        double best = (double)NAN, step = 0, best_step = 0, value = 0;
+        int n = 0;
+        for (const char *line = strstr(k.lines, "{\"kind\": \"valid\""); line;
+             line = strstr(line + 1, "{\"kind\": \"valid\""), n++) {
+            assert_non_null(value_of(line, "\"step\": ", &step));
+            assert_non_null(value_of(line, cases[i].key, &value));
+            if (n == 0 || cases[i].sign * value > cases[i].sign * best) {
+                best = value;
+                best_step = step;
+            }
+        }
+        assert_int_equal(n, 6);
+        assert_int_equal(k.t->progress.best_step, (int64_t)best_step);
+        assert_true(fabs(k.t->progress.best - best) < 1e-6);
+        assert_int_equal(count(k.lines, "\"metric\": \"auc\""), i == 1 ? 6 : 0);
+        double tested = i ? k.t->valid.auc : k.t->valid.normalised_entropy;
+        assert_true(tested == k.t->progress.best);
+        kit_close(&k);
+    }
+}
+
+static void clicks_of_one_kind_cannot_say_what_is_best(void **state)
+{
+    (void)state;
+    struct kit k;
+    kit_open(&k, "onekind",
+             "model: {kind: sasrec, click_weight: 1}\ndata.click: click\n"
+             "train: {batch: 32, epochs: 2}\neval: {every: 1, metric: auc}\n");
+    struct ek_events *e = &k.data.events;
+    const struct ek_column *old = e->columns;
+    struct ek_column columns[8];
+    float ones[4000];
+    assert_true(e->n <= 4000 && e->n_columns <= 8);
+    for (int i = 0; i < 4000; i++)
+        ones[i] = 1;
+    memcpy(columns, old, (size_t)e->n_columns * sizeof *old);
+    columns[k.data.click].numbers = ones;
+    e->columns = columns;
+    expect_run(&k, EK_EINVAL);
+    assert_non_null(strstr(k.err.text, "auc of the validation part is no number"));
+    e->columns = old;
+    kit_close(&k);
+}
+
 static void explain_lists_every_operation(void **state)
 {
     (void)state;
@@ -291,12 +404,15 @@ int main(void)
         cmocka_unit_test(a_resumed_run_ends_with_the_same_bytes),
         cmocka_unit_test(the_log_has_each_step_once_after_a_resume),
         cmocka_unit_test(a_resume_of_a_run_at_its_end_costs_no_patience),
+        cmocka_unit_test(a_validation_that_only_the_end_asks_for_costs_no_patience),
         cmocka_unit_test(a_resume_of_another_run_is_refused),
         cmocka_unit_test(a_loss_that_is_not_finite_stops_and_names_the_sample),
         cmocka_unit_test(a_run_that_blows_up_keeps_its_last_checkpoint),
         cmocka_unit_test(patience_ends_a_run_that_gets_no_better),
         cmocka_unit_test(the_test_part_is_ranked_once_with_the_best),
         cmocka_unit_test(a_click_head_is_trained_and_measured),
+        cmocka_unit_test(clicks_can_say_what_is_best),
+        cmocka_unit_test(clicks_of_one_kind_cannot_say_what_is_best),
         cmocka_unit_test(explain_lists_every_operation),
     };
     return cmocka_run_group_tests_name("train_run", tests, kit_make, kit_remove);
