@@ -37,6 +37,11 @@ static const struct shape shapes[] = {
      .lk = MIX,
      .d = {2, 2, 16, .score = EK_JAGGED_PHI, .alpha = 0.25f, .scale = 1,
            .phi = EK_PHI_SILU, .mask = {.is_causal = true}}},
+    {.lq = {0, 1, 5, 70, 400, 17, 512, -1},
+     .lk = {0, 1, 5, 70, 400, 17, 512, -1},
+     .d = {4, 2, 64, .score = EK_JAGGED_PHI, .alpha = 0.25f, .scale = 1,
+           .phi = EK_PHI_SILU, .mask = {.is_causal = true}},
+     .has_pos = true},
     {.lq = MIX,
      .lk = {64, 1, 100, 64, 128, 3, 64, -1},
      .d = {4, 2, 64, .score = EK_JAGGED_PHI, .alpha = 0.25f, .scale = 1,
@@ -119,7 +124,7 @@ static void check_threads(const struct ek_ops *ops)
         struct shape s = shapes[i];
         struct jagged f;
         s.d.dtype = EK_DTYPE_F32;
-        s.d.products = i % 2 ? EK_DTYPE_F32 : EK_DTYPE_BF16;
+        s.d.products = i == 1 ? EK_DTYPE_F32 : EK_DTYPE_BF16;
         setup(&f, &s, 5);
         uint64_t want = run_with(&f, ops, 1);
         for (size_t k = 0; k < COUNT(threads); k++)

@@ -305,6 +305,10 @@ void ek_avx512_jagged_forward(const struct ek_jagged_args *a, int64_t tile,
         ek_avx512_jagged_short(a, t, scratch, false);
         return;
     }
+    if (ek_avx512_jagged_is_causal(a, &w.s)) {
+        ek_avx512_jagged_causal(a, t, scratch, false);
+        return;
+    }
     set_head(&w, t->h);
     struct ek_jagged_rows ahead =
         rows_of(&w, a->q, a->ldq, w.s.q0 + t->lo, t->h, t->hi - t->lo);
@@ -506,6 +510,10 @@ void ek_avx512_jagged_backward(const struct ek_jagged_args *a, int64_t tile,
     }
     if (ek_avx512_jagged_is_short(a, &w.s)) {
         ek_avx512_jagged_short(a, t, scratch, true);
+        return;
+    }
+    if (ek_avx512_jagged_is_causal(a, &w.s)) {
+        ek_avx512_jagged_causal(a, t, scratch, true);
         return;
     }
     w.q = &q;

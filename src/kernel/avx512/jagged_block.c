@@ -58,8 +58,10 @@ EK_INLINE void soften(__m512 s[GROUP][4], float top[GROUP], float l[GROUP],
                       __m512 factor, __mmask16 last, const int NV)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
+    EK_UNROLL
     for (int i = 0; i < GROUP; i++) {
         __m512 t = none, sum = _mm512_setzero_ps();
+        EK_UNROLL
         for (int v = 0; v < NV; v++) {
             s[i][v] = _mm512_mul_ps(factor, s[i][v]);
             if (v == NV - 1)
@@ -68,6 +70,7 @@ EK_INLINE void soften(__m512 s[GROUP][4], float top[GROUP], float l[GROUP],
         }
         top[i] = _mm512_reduce_max_ps(t);
         t = _mm512_set1_ps(top[i]);
+        EK_UNROLL
         for (int v = 0; v < NV; v++) {
             s[i][v] = exp2_ps(_mm512_sub_ps(s[i][v], t), 4);
             sum = _mm512_add_ps(sum, s[i][v]);
@@ -92,10 +95,12 @@ EK_INLINE void forward_rows(const struct block *b, const int NV)
         multiply(s, line, 4, b->k_turned, LANES, b->D / 2, NV);
         soften(s, top, l, factor, b->last, NV);
         keep_rows(b->weights, s, NV);
+        EK_UNROLL
         for (int i = 0; i < GROUP; i++)
             line[i] = (const char *)(b->weights + i * LANES / 2);
         for (int i = 0; a->lse && i < GROUP && r + i < b->n; i++)
             a->lse[(b->o0 + r + i) * a->d->H + b->h] = top[i] * LN2 + logf(l[i]);
+        EK_UNROLL
         for (int i = 0; i < GROUP; i++)
             l[i] = 1 / l[i];
         product(b, &o, r, line, 4, b->v_pairs, 8 * NV, l);
@@ -134,8 +139,10 @@ static void forward(struct block *b)
 EK_INLINE void weigh(const struct block *b, int r, __m512 s[GROUP][4], __m512 factor,
                      const int NV)
 {
+    EK_UNROLL
     for (int i = 0; i < GROUP; i++) {
         const __m512 lse = _mm512_set1_ps(b->lse[r + i]);
+        EK_UNROLL
         for (int v = 0; v < NV; v++) {
             s[i][v] = exp2_ps(_mm512_fmsub_ps(s[i][v], factor, lse), 4);
             if (v == NV - 1)
@@ -147,8 +154,10 @@ EK_INLINE void weigh(const struct block *b, int r, __m512 s[GROUP][4], __m512 fa
 
 EK_INLINE void slope(const struct block *b, int r, __m512 dp[GROUP][4], const int NV)
 {
+    EK_UNROLL
     for (int i = 0; i < GROUP; i++) {
         const __m512 delta = _mm512_set1_ps(b->delta[r + i]);
+        EK_UNROLL
         for (int v = 0; v < NV; v++)
             dp[i][v] = _mm512_mul_ps(_mm512_load_ps(b->weights + i * LANES + 16 * v),
                                      _mm512_sub_ps(dp[i][v], delta));
@@ -195,6 +204,7 @@ EK_INLINE void backward_rows(struct block *b, const struct ek_jagged_rows *q,
         slope(b, r, x, NV);
         keep_pairs(b->dx + r / 2 * LANES, x, NV);
         keep_rows(b->weights, x, NV);
+        EK_UNROLL
         for (int i = 0; i < GROUP; i++)
             line[i] = (const char *)(b->weights + i * LANES / 2);
         product(b, dq, r, line, 4, b->k_pairs, 8 * NV, alphas);
@@ -210,9 +220,11 @@ static void backward_keys(const struct block *b, const struct ek_jagged_rows *dk
     const int64_t n = (b->n + GROUP - 1) / GROUP * (GROUP / 2), step = LANES * 4;
     for (int r = 0; r < b->n; r += GROUP) {
         const char *line[GROUP];
+        EK_UNROLL
         for (int i = 0; i < GROUP; i++)
             line[i] = (const char *)(b->p + r + i);
         product(b, dv, r, line, step, b->d_pairs, n, ones);
+        EK_UNROLL
         for (int i = 0; i < GROUP; i++)
             line[i] = (const char *)(b->dx + r + i);
         product(b, dk, r, line, step, b->q_pairs, n, alphas);

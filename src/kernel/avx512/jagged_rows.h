@@ -99,6 +99,7 @@ static inline void lines_of(const char *line[GROUP], const struct block *b,
                             const struct ek_jagged_rows *x, const float *packed, int r)
 {
     static const uint16_t zeros[EK_JAGGED_DIM_MAX];
+    EK_UNROLL
     for (int i = 0; i < GROUP; i++) {
         if (r + i >= b->n)
             line[i] = (const char *)zeros;
@@ -115,19 +116,24 @@ EK_INLINE void multiply(__m512 sum[GROUP][4], const char *const line[GROUP],
                         const int NV)
 {
     const char *a0 = line[0], *a1 = line[1], *a2 = line[2], *a3 = line[3];
+    EK_UNROLL
     for (int i = 0; i < GROUP; i++)
-        for (int v = 0; v < NV; v++)
-            sum[i][v] = _mm512_setzero_ps();
+        EK_UNROLL
+    for (int v = 0; v < NV; v++)
+        sum[i][v] = _mm512_setzero_ps();
     for (int64_t k = 0; k < n; k++, B += ldb) {
         const char *const at[GROUP] = {a0 + k * step, a1 + k * step, a2 + k * step,
                                        a3 + k * step};
         __m512bh x[4];
+        EK_UNROLL
         for (int v = 0; v < NV; v++)
             x[v] = (__m512bh)_mm512_loadu_ps(B + 16 * v);
+        EK_UNROLL
         for (int i = 0; i < GROUP; i++) {
             int32_t word;
             memcpy(&word, at[i], sizeof word);
             const __m512bh y = (__m512bh)_mm512_set1_epi32(word);
+            EK_UNROLL
             for (int v = 0; v < NV; v++)
                 sum[i][v] = _mm512_dpbf16_ps(sum[i][v], y, x[v]);
         }
@@ -139,9 +145,13 @@ EK_INLINE void put(const struct block *b, void *to, int64_t ld, int64_t c,
                    __m512 x[GROUP][4], const float factor[GROUP], int n_rows,
                    const int NV)
 {
-    for (int i = 0; i < GROUP && i < n_rows; i++) {
+    EK_UNROLL
+    for (int i = 0; i < GROUP; i++) {
+        if (i >= n_rows)
+            break;
         const __m512 f = _mm512_set1_ps(factor[i]);
         const int64_t at = i * ld + c;
+        EK_UNROLL
         for (int v = 0; v < NV; v += 2) {
             const __m512 low = _mm512_mul_ps(f, x[i][v]);
             const __m512 high = _mm512_mul_ps(f, x[i][v + 1]);
@@ -178,22 +188,26 @@ static inline void product(const struct block *b, const struct ek_jagged_rows *t
 /* Weights of four queries as rows of pairs of keys; lane by lane as they come. */
 EK_INLINE void keep_rows(float *to, __m512 x[GROUP][4], const int NV)
 {
+    EK_UNROLL
     for (int i = 0; i < GROUP; i++)
-        for (int v = 0; v < NV; v += 2) {
-            const __m512 high = v + 1 < NV ? x[i][v + 1] : _mm512_setzero_ps();
-            _mm512_store_si512(to + i * LANES / 2 + 8 * v,
-                               (__m512i)_mm512_cvtne2ps_pbh(high, x[i][v]));
-        }
+        EK_UNROLL
+    for (int v = 0; v < NV; v += 2) {
+        const __m512 high = v + 1 < NV ? x[i][v + 1] : _mm512_setzero_ps();
+        _mm512_store_si512(to + i * LANES / 2 + 8 * v,
+                           (__m512i)_mm512_cvtne2ps_pbh(high, x[i][v]));
+    }
 }
 
 /* The same as pairs of queries. */
 EK_INLINE void keep_pairs(float *to, __m512 x[GROUP][4], const int NV)
 {
+    EK_UNROLL
     for (int i = 0; i < GROUP; i += 2)
-        for (int v = 0; v < NV; v++)
-            _mm512_store_si512(
-                to + i / 2 * LANES + 16 * v,
-                pair_words((__m512i)_mm512_cvtne2ps_pbh(x[i + 1][v], x[i][v])));
+        EK_UNROLL
+    for (int v = 0; v < NV; v++)
+        _mm512_store_si512(
+            to + i / 2 * LANES + 16 * v,
+            pair_words((__m512i)_mm512_cvtne2ps_pbh(x[i + 1][v], x[i][v])));
 }
 
 #endif

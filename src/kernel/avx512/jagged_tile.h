@@ -134,6 +134,13 @@ void ek_avx512_jagged_short(const struct ek_jagged_args *a,
                             const struct ek_jagged_tile *t, void *scratch,
                             bool is_backward);
 
+/* jagged_causal.c: the same for silu under a causal mask over up to 512 keys. */
+bool ek_avx512_jagged_is_causal(const struct ek_jagged_args *a,
+                                const struct ek_jagged_seq *s);
+void ek_avx512_jagged_causal(const struct ek_jagged_args *a,
+                             const struct ek_jagged_tile *t, void *scratch,
+                             bool is_backward);
+
 /* jagged_bias.c: score = alpha score + bias; and what dx (f32, in w->dp) adds to the
  * gradients of bias. */
 void ek_avx512_jagged_add_bias(const struct ek_jagged_work *w);
