@@ -85,12 +85,31 @@ static size_t put_char(struct line *l, const char *p, size_t n, bool is_json)
     return len;
 }
 
+/* The bytes from p on that may stand as they are, everywhere. */
+static size_t plain_length(const char *p, const char *end)
+{
+    const char *at = p;
+    while (at<end && * at> ' ' && *at < 0x7f && *at != '"' && *at != '\\')
+        at++;
+    return (size_t)(at - p);
+}
+
+/* Puts what stands at p, one character or many plain ones; returns its bytes. */
+static size_t put_some(struct line *l, const char *p, const char *end, bool is_json)
+{
+    size_t n = plain_length(p, end);
+    if (n == 0 || n > LINE_CAP - TAIL_BYTES - l->len)
+        return put_char(l, p, (size_t)(end - p), is_json);
+    put(l, p, n);
+    return n;
+}
+
 static void put_text_fields(struct line *l, const char *p, const char *end)
 {
     if (p < end)
         put(l, " ", 1);
     while (p < end)
-        p += put_char(l, p, (size_t)(end - p), false);
+        p += put_some(l, p, end, false);
 }
 
 /* A bare value ends at a space; a quoted one at a quote before a space or the end, so
@@ -141,7 +160,7 @@ static const char *put_json_value(struct line *l, const char *p, const char *end
     while (!ends_value(p, end, is_quoted)) {
         if (is_quoted && *p == '\\' && p + 1 < end)
             p++;
-        p += put_char(l, p, (size_t)(end - p), true);
+        p += put_some(l, p, end, true);
     }
     put(l, "\"", 1);
     return p + (is_quoted && p < end);
@@ -156,7 +175,7 @@ static void put_json_fields(struct line *l, const char *p, const char *end, bool
         size_t start = l->len;
         put(l, ",\"", 2);
         while (p < eq)
-            p += put_char(l, p, (size_t)(eq - p), true);
+            p += put_some(l, p, eq, true);
         put(l, "\":", 2);
         p = put_json_value(l, eq + 1, end, is_cut);
         if (l->is_cut) { /* half a field is no JSON */
@@ -168,55 +187,129 @@ static void put_json_fields(struct line *l, const char *p, const char *end, bool
     }
 }
 
+/* n, in `width` digits, at out. */
+static void put_digits(char *out, int width, int n)
+{
+    for (int i = width - 1; i >= 0; i--, n /= 10)
+        out[i] = (char)('0' + n % 10);
+}
+
+static void put_text(struct line *l, const char *s)
+{
+    put(l, s, strlen(s));
+}
+
 static void put_head(struct line *l, enum ek_log_level level, const char *event,
                      bool is_json)
 {
     int64_t now_us = ek_clock_wall_us();
     time_t now = (time_t)(now_us / 1000000);
-    int ms = (int)(now_us / 1000 % 1000);
     struct tm tm;
-    char stamp[32], head[160];
+    char stamp[] = "0000-00-00T00:00:00.000Z";
     gmtime_r(&now, &tm);
-    strftime(stamp, sizeof stamp, is_json ? "%Y-%m-%dT%H:%M:%S" : "%H:%M:%S", &tm);
+    put_digits(stamp, 4, tm.tm_year + 1900);
+    put_digits(stamp + 5, 2, tm.tm_mon + 1);
+    put_digits(stamp + 8, 2, tm.tm_mday);
+    put_digits(stamp + 11, 2, tm.tm_hour);
+    put_digits(stamp + 14, 2, tm.tm_min);
+    put_digits(stamp + 17, 2, tm.tm_sec);
+    put_digits(stamp + 20, 3, (int)(now_us / 1000 % 1000));
+    size_t event_n = strnlen(event, 64);
+    if (is_json) {
+        put_text(l, "{\"ts\":\"");
+        put(l, stamp, 24);
+        put_text(l, "\",\"level\":\"");
+        put_text(l, level_names[level]);
+        put_text(l, "\",\"event\":\"");
+        put(l, event, event_n);
+        put(l, "\"", 1);
+    } else {
+        put(l, stamp + 11, 12);
+        put(l, " ", 1);
+        put_text(l, level_names[level]);
+        put(l, " ", 1);
+        put(l, event, event_n);
+    }
+}
+
+static bool is_wanted(enum ek_log_level level)
+{
+    return (int)level <= atomic_load_explicit(&current_level, memory_order_relaxed);
+}
+
+static bool writes_json(void)
+{
+    int form = atomic_load_explicit(&current_form, memory_order_relaxed);
+    return form == EK_LOG_JSON || (form == EK_LOG_AUTO && !isatty(2));
+}
+
+static void make_line(struct line *l, enum ek_log_level level, const char *event,
+                      bool is_json, const char *fmt, va_list args) EK_PRINTF(5, 0);
+
+static void make_line(struct line *l, enum ek_log_level level, const char *event,
+                      bool is_json, const char *fmt, va_list args)
+{
+    char fields[FIELDS_CAP];
+    size_t n_fields = 0;
+    bool is_cut = false;
+    if (fmt) {
+        int n = vsnprintf(fields, sizeof fields, fmt, args);
+        is_cut = n < 0 || (size_t)n >= sizeof fields;
+        n_fields = n < 0 ? 0 : is_cut ? sizeof fields - 1 : (size_t)n;
+    }
+    l->len = 0;
+    l->is_cut = false;
+    put_head(l, level, event, is_json);
     if (is_json)
-        snprintf(head, sizeof head,
-                 "{\"ts\":\"%s.%03dZ\",\"level\":\"%s\",\"event\":\"%.64s\"", stamp, ms,
-                 level_names[level], event);
+        put_json_fields(l, fields, fields + n_fields, is_cut);
     else
-        snprintf(head, sizeof head, "%s.%03d %s %.64s", stamp, ms, level_names[level],
-                 event);
-    put(l, head, strlen(head));
+        put_text_fields(l, fields, fields + n_fields);
+    if (is_cut || l->is_cut)
+        put_tail(l, is_json ? ",\"cut\":\"true\"" : " cut=true");
+    put_tail(l, is_json ? "}\n" : "\n");
+}
+
+static void write_out(const char *p, size_t n)
+{
+    ssize_t ignored = write(2, p, n);
+    (void)ignored;
 }
 
 void ek_log(enum ek_log_level level, const char *event, const char *fmt, ...)
 {
-    int max = atomic_load_explicit(&current_level, memory_order_relaxed);
-    if ((int)level > max)
+    struct line l;
+    va_list args;
+    if (!is_wanted(level))
         return;
-    int form = atomic_load_explicit(&current_form, memory_order_relaxed);
-    bool is_json = form == EK_LOG_JSON || (form == EK_LOG_AUTO && !isatty(2));
+    va_start(args, fmt);
+    make_line(&l, level, event, writes_json(), fmt, args);
+    va_end(args);
+    write_out(l.text, l.len);
+}
 
-    char fields[FIELDS_CAP] = "";
-    bool is_cut = false;
-    if (fmt) {
-        va_list args;
-        va_start(args, fmt);
-        int n = vsnprintf(fields, sizeof fields, fmt, args);
-        va_end(args);
-        is_cut = n < 0 || (size_t)n >= sizeof fields;
-    }
-    const char *end = fields + strlen(fields);
-    struct line l = {.len = 0};
-    put_head(&l, level, event, is_json);
-    if (is_json)
-        put_json_fields(&l, fields, end, is_cut);
-    else
-        put_text_fields(&l, fields, end);
-    if (is_cut || l.is_cut)
-        put_tail(&l, is_json ? ",\"cut\":\"true\"" : " cut=true");
-    put_tail(&l, is_json ? "}\n" : "\n");
-    ssize_t ignored = write(2, l.text, l.len);
-    (void)ignored;
+void ek_log_add(struct ek_log_lines *lines, enum ek_log_level level, const char *event,
+                const char *fmt, ...)
+{
+    struct line l;
+    va_list args;
+    if (!is_wanted(level))
+        return;
+    if (lines->len == 0)
+        lines->is_json = writes_json();
+    va_start(args, fmt);
+    make_line(&l, level, event, lines->is_json, fmt, args);
+    va_end(args);
+    if (l.len > sizeof lines->text - lines->len)
+        ek_log_flush(lines);
+    memcpy(lines->text + lines->len, l.text, l.len);
+    lines->len += l.len;
+}
+
+void ek_log_flush(struct ek_log_lines *lines)
+{
+    if (lines->len > 0)
+        write_out(lines->text, lines->len);
+    lines->len = 0;
 }
 
 const char *ek_log_quote(char *out, size_t cap, const char *s)

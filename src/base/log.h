@@ -32,6 +32,21 @@ int ek_log_level_parse(enum ek_log_level *level, const char *name) EK_MUST_USE;
 void ek_log(enum ek_log_level level, const char *event, const char *fmt, ...)
     EK_PRINTF(3, 4);
 
+/* Lines of one thread that are written together: many short ones cost one write. What
+ * is gathered and not flushed is lost with the process. Zeroed: empty.
+ * Threads: the owner's. */
+enum { EK_LOG_LINES_BYTES = 16384 };
+struct ek_log_lines {
+    size_t len;   /* of text */
+    bool is_json; /* the form of what is gathered */
+    char text[EK_LOG_LINES_BYTES];
+};
+
+/* As ek_log, gathered; a full one is flushed first. */
+void ek_log_add(struct ek_log_lines *lines, enum ek_log_level level, const char *event,
+                const char *fmt, ...) EK_PRINTF(4, 5);
+void ek_log_flush(struct ek_log_lines *lines);
+
 /* s as the inside of a quoted value of fmt: for text that others chose. Writes at most
  * cap >= 3 bytes, NUL included; what does not fit is left out. Returns out. */
 const char *ek_log_quote(char *out, size_t cap, const char *s);

@@ -1,14 +1,43 @@
 /* http1_write.c - heads and trailers of HTTP/1.1 written out; WebSocket's keys. */
+/* SHA1_Init and what belongs to it: EVP looks its algorithm up at each call, which was
+ * half of what the proxy itself computes for a handshake. */
+#define OPENSSL_API_COMPAT 0x10100000L
 #include "net/http1.h"
 #include "net/http1_message.h"
 
 #include <openssl/evp.h>
+#include <openssl/sha.h>
 #include <string.h>
 #include <sys/random.h>
 
 static int add_text(struct ek_buf *out, struct ek_text t)
 {
     return ek_buf_add(out, t.p, t.n);
+}
+
+static struct ek_text text_of(const char *s)
+{
+    return ek_text_of(s, strlen(s));
+}
+
+/* A word between constant ones: printf would cost more than all else here. */
+static int add_line(struct ek_buf *out, const char *before, struct ek_text t,
+                    const char *after)
+{
+    int rc = ek_buf_add_str(out, before);
+    if (!rc && t.n > 0)
+        rc = add_text(out, t);
+    return rc ? rc : ek_buf_add_str(out, after);
+}
+
+static int add_status_line(struct ek_buf *out, int status)
+{
+    const char digits[] = {(char)('0' + status / 100 % 10),
+                           (char)('0' + status / 10 % 10), (char)('0' + status % 10)};
+    const char *reason =
+        status == 101 ? "Switching Protocols" : ek_http1_reason(status);
+    int rc = add_line(out, "HTTP/1.1 ", ek_text_of(digits, sizeof digits), " ");
+    return rc ? rc : add_line(out, reason, ek_text_of(NULL, 0), "\r\n");
 }
 
 static int add_fields(struct ek_buf *out, const struct ek_field *fields, size_t n)
@@ -53,16 +82,18 @@ int ek_http1_write_request(struct ek_buf *out, const struct ek_head *h,
 {
     int rc = reserve(out, h);
     if (!rc)
-        rc = ek_buf_addf(out, "%.*s %.*s HTTP/1.1\r\nHost: %.*s\r\n", (int)h->method.n,
-                         h->method.p, (int)h->path.n, h->path.p, (int)h->authority.n,
-                         h->authority.n ? h->authority.p : "");
+        rc = add_line(out, "", h->method, " ");
+    if (!rc)
+        rc = add_line(out, "", h->path, " HTTP/1.1\r\n");
+    if (!rc)
+        rc = add_line(out, "Host: ", h->authority, "\r\n");
     if (!rc)
         rc = add_fields(out, h->fields, h->n_fields);
     if (!rc && f->websocket_key)
-        rc = ek_buf_addf(out,
-                         "Connection: Upgrade\r\nUpgrade: websocket\r\n"
-                         "Sec-WebSocket-Key: %s\r\n",
-                         f->websocket_key);
+        rc = add_line(out,
+                      "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+                      "Sec-WebSocket-Key: ",
+                      text_of(f->websocket_key), "\r\n");
     else if (!rc && !f->is_keep_alive)
         rc = ek_buf_add_str(out, "Connection: close\r\n");
     if (!rc && needs_length(h, f))
@@ -77,16 +108,14 @@ int ek_http1_write_answer(struct ek_buf *out, const struct ek_head *h,
 {
     int rc = reserve(out, h);
     if (!rc)
-        rc = ek_buf_addf(out, "HTTP/1.1 %d %s\r\n", h->status,
-                         h->status == 101 ? "Switching Protocols"
-                                          : ek_http1_reason(h->status));
+        rc = add_status_line(out, h->status);
     if (!rc)
         rc = add_fields(out, h->fields, h->n_fields);
     if (!rc && f->websocket_accept)
-        rc = ek_buf_addf(out,
-                         "Connection: Upgrade\r\nUpgrade: websocket\r\n"
-                         "Sec-WebSocket-Accept: %s\r\n",
-                         f->websocket_accept);
+        rc = add_line(out,
+                      "Connection: Upgrade\r\nUpgrade: websocket\r\n"
+                      "Sec-WebSocket-Accept: ",
+                      text_of(f->websocket_accept), "\r\n");
     else if (!rc && h->status >= 200 && !f->is_keep_alive)
         rc = ek_buf_add_str(out, "Connection: close\r\n");
     else if (!rc && h->status >= 200 && f->minor == 0)
@@ -112,12 +141,14 @@ int ek_websocket_accept(char accept[29], const char *key, size_t n)
 {
     static const char magic[] = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
     char text[24 + sizeof magic];
-    unsigned char sum[20];
+    unsigned char sum[SHA_DIGEST_LENGTH];
+    SHA_CTX c;
     if (n > 24)
         return EK_EINVAL;
     memcpy(text, key, n);
     memcpy(text + n, magic, sizeof magic - 1);
-    if (EVP_Digest(text, n + sizeof magic - 1, sum, NULL, EVP_sha1(), NULL) != 1)
+    if (!SHA1_Init(&c) || !SHA1_Update(&c, text, n + sizeof magic - 1) ||
+        !SHA1_Final(sum, &c))
         return EK_ENOMEM;
     EVP_EncodeBlock((unsigned char *)accept, sum, sizeof sum);
     return 0;

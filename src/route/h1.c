@@ -451,6 +451,8 @@ static void on_ready(struct ek_watch *watch, int events)
         else if (ek_h1_is_alive(h) && (events & EK_HANGUP))
             hang_up(h);
     }
+    /* A tunnel's end stays readable for ever. */
+    is_exact |= h->is_tunnel && h->state == EK_H1_DONE;
     if (ek_h1_is_alive(h) && ek_h1_try_watch(h, is_exact))
         ek_h1_fail(h, EK_RESET_INTERNAL);
 }

@@ -49,6 +49,11 @@ static void on_later(struct ek_timer *t)
     }
 }
 
+static void write_log(struct ek_task *t)
+{
+    ek_log_flush(&EK_LINK_OWNER(t, struct ek_reactor, log_task)->log);
+}
+
 static void on_tick(struct ek_timer *t)
 {
     rearm(t);
@@ -260,6 +265,7 @@ int ek_reactor_new(struct ek_reactor **out, struct ek_router *router, int64_t in
     ek_link_init(&w->queue);
     ek_link_init(&w->conns);
     ek_link_init(&w->soon);
+    ek_task_init(&w->log_task, write_log);
     int rc = ek_rng_secret(&seed, sizeof seed);
     if (rc)
         rc = ek_err_set(err, rc, "no random numbers");

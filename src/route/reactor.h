@@ -10,6 +10,7 @@
 
 #include "base/counter.h"
 #include "base/link.h"
+#include "base/log.h"
 #include "base/rng.h"
 #include "base/shared.h"
 #include "net/address.h"
@@ -94,6 +95,12 @@ static inline const struct ek_upstream *ek_router_upstream(const struct ek_route
     return ek_shared_ptr_get(&r->upstreams[backend]);
 }
 
+/* Something to be done at the end of the turn, from a clean stack. */
+struct ek_task {
+    struct ek_link link; /* alone: not asked for */
+    void (*run)(struct ek_task *t);
+};
+
 struct ek_reactor {
     struct ek_router *router; /* borrowed */
     struct ek_loop *loop;
@@ -117,6 +124,8 @@ struct ek_reactor {
     struct ek_counter n_sessions;   /* open ones */
     struct ek_counter n_conns;      /* of clients */
     struct ek_route_counters counters;
+    struct ek_log_lines log;   /* records of sessions, of this turn */
+    struct ek_task log_task;   /* writes them */
     pthread_mutex_t mail_lock; /* protects the two below */
     struct ek_mail {
         int fd;
@@ -134,12 +143,6 @@ struct ek_accept {
     int32_t front;
     int32_t
         burst; /* connections taken in the next turn at most: as many as there were */
-};
-
-/* Something to be done at the end of the turn, from a clean stack. */
-struct ek_task {
-    struct ek_link link; /* alone: not asked for */
-    void (*run)(struct ek_task *t);
 };
 
 static inline void ek_task_init(struct ek_task *t, void (*run)(struct ek_task *t))

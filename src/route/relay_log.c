@@ -1,5 +1,4 @@
 /* relay_log.c - the records of a session: start, every minute, end. */
-#include "base/log.h"
 #include "route/relay.h"
 
 static const char *kind_of(const struct ek_relay *s)
@@ -25,35 +24,43 @@ static bool is_wanted(const struct ek_relay *s)
     return ek_router_config(s->reactor->router)->logs_sessions;
 }
 
+/* Written at the end of the turn, with those of other sessions. */
+static struct ek_log_lines *gathered(const struct ek_relay *s)
+{
+    ek_reactor_soon(s->reactor, &s->reactor->log_task);
+    return &s->reactor->log;
+}
+
 void ek_relay_log_start(const struct ek_relay *s)
 {
     if (is_wanted(s))
-        ek_log(EK_LOG_INFO, "session_start",
-               "session=%llu kind=%s backend=\"%s\" reason=%s room=%.1f wait_ms=%.1f "
-               "status=%d",
-               (unsigned long long)s->id, kind_of(s), backend_of(s),
-               ek_reason_name(s->placement.reason), s->placement.room,
-               seconds_of(s) * 1e3, s->status);
+        ek_log_add(
+            gathered(s), EK_LOG_INFO, "session_start",
+            "session=%llu kind=%s backend=\"%s\" reason=%s room=%.1f wait_ms=%.1f "
+            "status=%d",
+            (unsigned long long)s->id, kind_of(s), backend_of(s),
+            ek_reason_name(s->placement.reason), s->placement.room, seconds_of(s) * 1e3,
+            s->status);
 }
 
 void ek_relay_log_minute(const struct ek_relay *s)
 {
     if (is_wanted(s))
-        ek_log(EK_LOG_INFO, "session_open",
-               "session=%llu kind=%s backend=\"%s\" seconds=%.1f bytes_up=%llu "
-               "bytes_down=%llu",
-               (unsigned long long)s->id, kind_of(s), backend_of(s), seconds_of(s),
-               (unsigned long long)s->bytes_up, (unsigned long long)s->bytes_down);
+        ek_log_add(gathered(s), EK_LOG_INFO, "session_open",
+                   "session=%llu kind=%s backend=\"%s\" seconds=%.1f bytes_up=%llu "
+                   "bytes_down=%llu",
+                   (unsigned long long)s->id, kind_of(s), backend_of(s), seconds_of(s),
+                   (unsigned long long)s->bytes_up, (unsigned long long)s->bytes_down);
 }
 
 void ek_relay_log_end(const struct ek_relay *s, const char *by, const char *why)
 {
     if (is_wanted(s))
-        ek_log(EK_LOG_INFO, "session_end",
-               "session=%llu kind=%s backend=\"%s\" reason=%s seconds=%.3f "
-               "bytes_up=%llu bytes_down=%llu status=%d by=%s why=\"%s\"",
-               (unsigned long long)s->id, kind_of(s), backend_of(s),
-               s->placement.pool ? ek_reason_name(s->placement.reason) : "-",
-               seconds_of(s), (unsigned long long)s->bytes_up,
-               (unsigned long long)s->bytes_down, s->status, by, why);
+        ek_log_add(gathered(s), EK_LOG_INFO, "session_end",
+                   "session=%llu kind=%s backend=\"%s\" reason=%s seconds=%.3f "
+                   "bytes_up=%llu bytes_down=%llu status=%d by=%s why=\"%s\"",
+                   (unsigned long long)s->id, kind_of(s), backend_of(s),
+                   s->placement.pool ? ek_reason_name(s->placement.reason) : "-",
+                   seconds_of(s), (unsigned long long)s->bytes_up,
+                   (unsigned long long)s->bytes_down, s->status, by, why);
 }

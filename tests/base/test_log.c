@@ -254,6 +254,30 @@ static void long_fields_are_cut_and_the_line_stays_whole(void **state)
     }
 }
 
+static void gathered_lines_come_whole_and_in_order_when_flushed(void **state)
+{
+    static struct ek_log_lines lines;
+    (void)state;
+    ek_log_setup(EK_LOG_INFO, EK_LOG_TEXT);
+    catch_stderr();
+    for (int i = 0; i < 1000; i++) /* more than it holds */
+        ek_log_add(&lines, EK_LOG_INFO, "e", "i=%d", i);
+    ek_log_add(&lines, EK_LOG_DEBUG, "silent", NULL);
+    assert_true(lines.len > 0);
+    ek_log_flush(&lines);
+    assert_int_equal(lines.len, 0);
+    ek_log_flush(&lines);
+    const char *at = got();
+    for (int i = 0; i < 1000; i++) {
+        char want[32];
+        snprintf(want, sizeof want, " info e i=%d\n", i);
+        assert_true(strlen(at) >= 12 + strlen(want));
+        assert_memory_equal(at + 12, want, strlen(want));
+        at += 12 + strlen(want);
+    }
+    assert_string_equal(at, "");
+}
+
 static void level_names_are_read_and_others_refused(void **state)
 {
     (void)state;
@@ -280,6 +304,7 @@ int main(void)
         cmocka_unit_test(lower_levels_are_silent),
         cmocka_unit_test(control_characters_and_bad_bytes_are_harmless),
         cmocka_unit_test(long_fields_are_cut_and_the_line_stays_whole),
+        cmocka_unit_test(gathered_lines_come_whole_and_in_order_when_flushed),
         cmocka_unit_test(level_names_are_read_and_others_refused),
     };
     return cmocka_run_group_tests_name("log", tests, NULL, NULL);
