@@ -210,14 +210,14 @@ static int get_all(struct ek_manifest *m, const json_t *o, const char *path,
                : ek_err_set(err, EK_ENOMEM, "%s: %s", path, ek_status_text(EK_ENOMEM));
 }
 
-static int parse(struct ek_manifest *m, const struct ek_buf *b, const char *path,
-                 struct ek_err *err)
+int ek_manifest_parse(struct ek_manifest *m, const char *path, const char *text,
+                      size_t n, struct ek_err *err)
 {
     const struct ek_json_limits limits = {EK_CHECKPOINT_TEXT_MAX, 1000, 8};
-    const char *text = b->data ? b->data : "";
     json_t *o = NULL;
     int64_t format;
-    int rc = ek_json_parse(&o, text, b->len, &limits, err);
+    *m = (struct ek_manifest){0};
+    int rc = ek_json_parse(&o, text, n, &limits, err);
     if (rc) {
         ek_err_prefix(err, "%s", path);
         goto out;
@@ -230,7 +230,7 @@ static int parse(struct ek_manifest *m, const struct ek_buf *b, const char *path
                         format, EK_CHECKPOINT_FORMAT);
         goto out;
     }
-    if (!has_format || !is_whole(&m->crc, text, b->len)) {
+    if (!has_format || !is_whole(&m->crc, text, n)) {
         rc =
             ek_err_set(err, EK_EFORMAT,
                        "%s: is not followed by the CRC32 of its own bytes: damaged, or "
@@ -241,6 +241,8 @@ static int parse(struct ek_manifest *m, const struct ek_buf *b, const char *path
     rc = get_all(m, o, path, err);
 out:
     json_decref(o);
+    if (rc)
+        ek_manifest_release(m);
     return rc;
 }
 
@@ -253,10 +255,8 @@ int ek_manifest_read(struct ek_manifest *m, const char *folder, struct ek_err *e
     int rc =
         ek_file_read(&b, ek_checkpoint_path(path, folder, EK_CHECKPOINT_MANIFEST), err);
     if (!rc)
-        rc = parse(m, &b, path, err);
+        rc = ek_manifest_parse(m, path, b.data ? b.data : "", b.len, err);
     ek_buf_release(&b);
-    if (rc)
-        ek_manifest_release(m);
     return rc;
 }
 
