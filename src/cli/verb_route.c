@@ -21,9 +21,11 @@ struct settings {
     int admission, log_level; /* as their enums */
     int64_t threads, max_connections, max_queue, max_sessions, pool_connections;
     int64_t queue_timeout, retry_after, connect_timeout, answer_timeout, head_timeout;
+    int64_t websocket_ping, ping_timeout;
     int64_t idle_timeout, tunnel_timeout, dead_peer, max_age, drain, report_interval;
     int64_t report_expiry, health_interval, log_interval, slow_start;
-    bool backend_tls, backend_tls_insecure, trust_forwarded, log_sessions, check;
+    bool backend_tls, backend_tls_insecure, trust_forwarded, log_sessions, log_frames,
+        check;
 };
 
 #define AT(member) .offset = offsetof(struct settings, member)
@@ -148,6 +150,17 @@ static const struct ek_opt opts[] = {
      .fallback = "0s",
      .help = "a session without a byte ends after so long; 0s: never",
      AT(tunnel_timeout)},
+    {.name = "websocket_ping",
+     TIME(0, DAY_MS),
+     .fallback = "0s",
+     .help = "a side of a WebSocket that is silent for so long gets a Ping of the "
+             "proxy's own; 0s: none",
+     AT(websocket_ping)},
+    {.name = "ping_timeout",
+     TIME(1, DAY_MS),
+     .fallback = "20s",
+     .help = "time for any byte after a Ping, then the session is ended",
+     AT(ping_timeout)},
     {.name = "dead_peer",
      TIME(0, DAY_MS),
      .fallback = "60s",
@@ -219,6 +232,10 @@ static const struct ek_opt opts[] = {
      .fallback = "true",
      .help = "a record at a session's start, in between, and at its end",
      AT(log_sessions)},
+    {.name = "log_frames",
+     .type = EK_OPT_FLAG,
+     .help = "frames of WebSockets are counted for the log",
+     AT(log_frames)},
     {.name = "log_interval",
      TIME(0, DAY_MS),
      .fallback = "60s",
@@ -463,6 +480,9 @@ static void read_values(struct ek_route_config *c, const struct settings *set)
     c->head_timeout_us = set->head_timeout * 1000;
     c->idle_timeout_us = set->idle_timeout * 1000;
     c->tunnel_timeout_us = set->tunnel_timeout * 1000;
+    c->websocket_ping_us = set->websocket_ping * 1000;
+    c->ping_timeout_us = set->ping_timeout * 1000;
+    c->counts_frames = set->log_frames;
     c->dead_peer_us = set->dead_peer * 1000;
     c->max_age_us = set->max_age * 1000;
     c->drain_us = set->drain * 1000;

@@ -256,8 +256,9 @@ void ek_h1_finish(struct ek_h1 *h)
     ek_http1_body_release(&h->body);
     if (is_kept && (h->is_front || (h->in.len == 0 && h->out.len == 0)))
         rest(h);
-    else if (h->is_front || (h->is_tunnel && h->out.len > 0))
-        linger(h);
+    else if (h->is_front ||
+             (h->is_tunnel && (h->out.len > 0 || h->state == EK_H1_BODY)))
+        linger(h); /* the peer may not have ended, after a Close of ours */
     else
         ek_h1_kill(h, false);
     if (ek_h1_is_alive(h))

@@ -200,6 +200,8 @@ static void on_wake(void *arg)
     stop_accepting(w);
     ek_h1_close_idle(w, false);
     ek_streams_drain(w->streams);
+    if (ek_counter_get(&w->router->is_closing))
+        ek_relay_close_all(w);
     if (ek_counter_get(&w->router->is_ended)) {
         ek_relay_end_all(w);
         ek_loop_stop(w->loop);

@@ -45,7 +45,9 @@ enum {
     X(backend_aborts, "sessions that the backend broke off")                           \
     X(bytes_up, "bytes of bodies and tunnels from clients")                            \
     X(bytes_down, "bytes of bodies and tunnels to clients")                            \
-    X(waits, "times a side had to wait for a slow one")
+    X(waits, "times a side had to wait for a slow one")                                \
+    X(websocket_pings, "Pings of the proxy's own in WebSockets")                       \
+    X(websocket_ping_timeouts, "WebSockets ended because a Ping was not answered")
 
 struct ek_route_counters {
 #define X(name, help) struct ek_counter name;
@@ -80,7 +82,9 @@ struct ek_router {
     struct ek_counter n_waiting;     /* sessions in the queues */
     struct ek_counter next_id;       /* of sessions */
     struct ek_counter is_draining;   /* 1: no new connections */
-    struct ek_counter is_ended;      /* 1: every session ends now */
+    struct ek_counter
+        is_closing;             /* 1: every session ends, those told by a Close soon */
+    struct ek_counter is_ended; /* 1: every session ends now */
 };
 
 static inline const struct ek_route_config *ek_router_config(const struct ek_router *r)

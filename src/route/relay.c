@@ -24,9 +24,10 @@ static int64_t silence_us(const struct ek_relay *s)
     return limit > 0 ? s->seen_us + limit : INT64_MAX;
 }
 
-static void set_open_timer(struct ek_relay *s)
+void ek_relay_set_timer(struct ek_relay *s)
 {
     int64_t due = least(least(s->log_us, s->over_us), silence_us(s));
+    due = least(due, ek_relay_ws_due(s));
     ek_relay_move_timer(&s->timer,
                         due == INT64_MAX ? EK_RELAY_NEVER_US : due - ek_relay_now(s));
 }
@@ -35,9 +36,14 @@ static void on_open_time(struct ek_relay *s)
 {
     int64_t now = ek_relay_now(s);
     if (now >= s->over_us) {
-        ek_relay_end_ours(s, "max_age", "the stream reached its greatest age");
-        return;
+        s->over_us = INT64_MAX;
+        if (!ek_relay_ws_close(s, "max_age")) {
+            ek_relay_end_ours(s, "max_age", "the stream reached its greatest age");
+            return;
+        }
     }
+    if (ek_relay_ws_on_time(s))
+        return;
     if (now >= silence_us(s)) {
         ek_relay_end_badly(s, EK_RESET_CANCEL, "proxy", "silent");
         return;
@@ -46,7 +52,7 @@ static void on_open_time(struct ek_relay *s)
         s->log_us = now + ek_relay_config(s)->log_interval_us;
         ek_relay_log_minute(s);
     }
-    set_open_timer(s);
+    ek_relay_set_timer(s);
 }
 
 static void on_time(struct ek_timer *t)
@@ -347,10 +353,11 @@ static void open_session(struct ek_relay *s, const struct ek_head *head, bool is
         s->front_ended = true;
     if (s->is_websocket)
         ek_counter_add(&s->reactor->counters.websockets, 1);
+    bool is_followed = !s->is_websocket || ek_relay_ws_open(s);
     ek_relay_log_start(s);
-    int rc = s->front->ops->head(s->front, head, is_last);
+    int rc = is_followed ? s->front->ops->head(s->front, head, is_last) : EK_ENOMEM;
     ek_relay_free_request(s);
-    set_open_timer(s);
+    ek_relay_set_timer(s);
     if (rc) {
         ek_relay_end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
         return;
@@ -380,6 +387,13 @@ void ek_relay_head(struct ek_half *from, const struct ek_head *head, bool is_las
     open_session(s, &out, is_last);
 }
 
+/* A WebSocket that the proxy closes, and both sides have answered. */
+static void finish_close(struct ek_relay *s)
+{
+    if (ek_relay_ws_is_closed(s))
+        ek_relay_end_closed(s);
+}
+
 int ek_relay_body(struct ek_half *from, const char *p, size_t n)
 {
     struct ek_relay *s = from->session;
@@ -394,14 +408,15 @@ int ek_relay_body(struct ek_half *from, const char *p, size_t n)
         s->bytes_down += n;
         ek_counter_add(&s->reactor->counters.bytes_down, (int64_t)n);
     }
-    int rc = to->ops->body(to, p, n);
-    if (rc == EK_EAGAIN) {
-        ek_counter_add(&s->reactor->counters.waits, 1);
-        return rc;
+    int rc = s->ws ? ek_relay_ws_body(s, is_up, p, n) : to->ops->body(to, p, n);
+    if (rc && rc != EK_EAGAIN) {
+        ek_relay_end_badly(s, EK_RESET_CANCEL, is_up ? "backend" : "client", "closed");
+        return 0;
     }
     if (rc)
-        ek_relay_end_badly(s, EK_RESET_CANCEL, is_up ? "backend" : "client", "closed");
-    return 0;
+        ek_counter_add(&s->reactor->counters.waits, 1);
+    finish_close(s);
+    return rc;
 }
 
 void ek_relay_trailers(struct ek_half *from, const struct ek_field *fields, size_t n)
@@ -411,6 +426,7 @@ void ek_relay_trailers(struct ek_half *from, const struct ek_field *fields, size
     struct ek_half *to = is_up ? s->back : s->front;
     const char *by = is_up ? "client" : "backend";
     bool is_first = !s->front_ended && !s->back_ended;
+    int rc = s->ws ? ek_relay_ws_ended(s, is_up) : 0;
     if (is_up)
         s->front_ended = true;
     else
@@ -423,9 +439,12 @@ void ek_relay_trailers(struct ek_half *from, const struct ek_field *fields, size
         if (is_up || !ek_relay_takes_report(s, &fields[i]))
             kept[n_kept++] = fields[i];
     }
-    int rc = n_kept > 0 ? to->ops->trailers(to, kept, n_kept) : to->ops->end(to);
+    if (!rc)
+        rc = n_kept > 0 ? to->ops->trailers(to, kept, n_kept) : to->ops->end(to);
     if (rc)
         ek_relay_end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
+    else if (ek_relay_ws_why(s))
+        finish_close(s);
     else if (s->back_ended && (s->front_ended || !s->is_websocket))
         ek_relay_end_well(s, is_first ? by : is_up ? "backend" : "client");
 }
@@ -439,6 +458,8 @@ void ek_relay_drained(struct ek_half *from)
 {
     struct ek_relay *s = from->session;
     struct ek_half *source = from == s->front ? s->back : s->front;
+    if (s->ws)
+        ek_relay_ws_heard(s, from == s->front);
     if (source)
         source->ops->resume(source);
 }
@@ -517,10 +538,33 @@ void ek_relay_end_removed(struct ek_reactor *w)
         next = l->next;
         if (!s->placement.pool || !is_ended(r, s->placement.backend))
             continue;
-        if (s->state == EK_RELAY_OPEN)
+        if (ek_relay_ws_close(s, "removed"))
+            ek_relay_set_timer(s);
+        else if (s->state == EK_RELAY_OPEN)
             ek_relay_end_ours(s, "removed", "the backend was taken out of service");
         else
             ek_relay_refuse(s, 503, "the backend was taken out of service");
+    }
+}
+
+static void end_for_drain(struct ek_relay *s)
+{
+    if (s->state == EK_RELAY_OPEN)
+        ek_relay_end_ours(s, "drain", "the proxy is shutting down");
+    else
+        ek_relay_refuse(s, 503, "the proxy is shutting down");
+}
+
+void ek_relay_close_all(struct ek_reactor *w)
+{
+    struct ek_link *next;
+    for (struct ek_link *l = w->sessions.next; l != &w->sessions; l = next) {
+        struct ek_relay *s = EK_LINK_OWNER(l, struct ek_relay, link);
+        next = l->next;
+        if (ek_relay_ws_close(s, "drain"))
+            ek_relay_set_timer(s);
+        else
+            end_for_drain(s);
     }
 }
 
@@ -528,9 +572,9 @@ void ek_relay_end_all(struct ek_reactor *w)
 {
     while (!ek_link_is_alone(&w->sessions)) {
         struct ek_relay *s = EK_LINK_OWNER(w->sessions.next, struct ek_relay, link);
-        if (s->state == EK_RELAY_OPEN)
-            ek_relay_end_ours(s, "drain", "the proxy is shutting down");
+        if (ek_relay_ws_close(s, "drain"))
+            ek_relay_end_closed(s);
         else
-            ek_relay_refuse(s, 503, "the proxy is shutting down");
+            end_for_drain(s);
     }
 }

@@ -46,6 +46,7 @@ struct ek_relay {
     struct ek_task end;     /* frees it */
     struct ek_placement placement;
     struct ek_route_request *request; /* owned; NULL once it was answered */
+    struct ek_relay_ws *ws; /* owned; NULL: frames are not followed (relay_ws.c) */
     uint64_t id;
     uint64_t bytes_up, bytes_down; /* from the client, from the backend */
     int64_t begun_us;
@@ -61,9 +62,13 @@ struct ek_relay {
     bool is_connected;
     bool is_reused; /* its connection to the backend served another session before */
     int16_t status; /* of the answer; 0: none */
+    uint32_t interim_bytes; /* of interim heads that were passed on */
 };
 
-/* Ends every session of the reactor: a drain's deadline. */
+/* Ends every session of the reactor: a drain's deadline. WebSockets whose frames are
+ * followed are told by a Close first, and end when it was answered or a while later. */
+void ek_relay_close_all(struct ek_reactor *w);
+/* Likewise, all of them now. */
 void ek_relay_end_all(struct ek_reactor *w);
 /* Ends those of backends whose time to finish is over. */
 void ek_relay_end_removed(struct ek_reactor *w);

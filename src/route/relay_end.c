@@ -17,6 +17,7 @@ void ek_relay_on_end(struct ek_task *t)
     struct ek_relay *s = EK_LINK_OWNER(t, struct ek_relay, end);
     ek_relay_free_request(s);
     ek_timer_stop(&s->timer);
+    ek_free(s->ws);
     ek_free(s);
 }
 
@@ -43,6 +44,10 @@ static void finish(struct ek_relay *s, const char *by, const char *why)
     assert(s->state != EK_RELAY_OVER && !s->front && !s->back);
     s->state = EK_RELAY_OVER;
     ek_relay_leave_queue(s);
+    if (ek_relay_ws_why(s)) {
+        by = "proxy"; /* whoever answered our Close first */
+        why = ek_relay_ws_why(s);
+    }
     ek_relay_log_end(s, by, why);
     ek_relay_give_back(s);
     ek_link_remove(&s->link);
@@ -80,6 +85,17 @@ void ek_relay_end_badly(struct ek_relay *s, uint32_t code, const char *by,
     if (front)
         front->ops->reset(front, code);
     finish(s, by, why);
+}
+
+void ek_relay_end_closed(struct ek_relay *s)
+{
+    int rc = s->back_ended ? 0 : s->front->ops->end(s->front);
+    if (!rc && !s->front_ended)
+        rc = s->back->ops->end(s->back);
+    if (rc)
+        ek_relay_end_badly(s, EK_RESET_NO_ERROR, "proxy", "");
+    else
+        ek_relay_end_well(s, "proxy");
 }
 
 /* An open session that the proxy itself ends. gRPC reads UNAVAILABLE in trailers: a reset

@@ -31,8 +31,34 @@ void ek_relay_end_badly(struct ek_relay *s, uint32_t code, const char *by,
                         const char *why);
 /* An open session that the proxy itself ends. message: plain ASCII, constant. */
 void ek_relay_end_ours(struct ek_relay *s, const char *why, const char *message);
+/* A WebSocket whose sides were told by a Close, as ek_relay_ws_why says. */
+void ek_relay_end_closed(struct ek_relay *s);
 /* Before the answer's head: with an answer of our own. */
 void ek_relay_refuse(struct ek_relay *s, int status, const char *why);
+
+/* relay.c. Sets the timer of an open session to what is due next. */
+void ek_relay_set_timer(struct ek_relay *s);
+
+/* relay_ws.c: of a WebSocket whose frames are followed (s->ws). */
+/* Begins to follow them where the configuration asks for it. False: no memory. */
+bool ek_relay_ws_open(struct ek_relay *s);
+/* Bytes of one direction, on to the other half. 0, EK_EAGAIN, and the errors of its ops. */
+int ek_relay_ws_body(struct ek_relay *s, bool is_up, const char *p,
+                     size_t n) EK_MUST_USE;
+/* That direction ends: what was kept of it goes on first. */
+int ek_relay_ws_ended(struct ek_relay *s, bool is_up) EK_MUST_USE;
+/* That side lives: it said something, or took what had waited for it. */
+void ek_relay_ws_heard(struct ek_relay *s, bool is_client);
+/* When it wants to be called; INT64_MAX: never, or s->ws is NULL. True: s is over. */
+int64_t ek_relay_ws_due(const struct ek_relay *s);
+bool ek_relay_ws_on_time(struct ek_relay *s);
+/* Says Close (1001) to both sides, and ends s when they have answered or a while later.
+ * False: frames are not followed, or unknown; nothing was done. why: constant. */
+bool ek_relay_ws_close(struct ek_relay *s, const char *why);
+bool ek_relay_ws_is_closed(const struct ek_relay *s); /* both sides answered */
+/* Why a Close was said; NULL: none was, or s->ws is NULL. */
+const char *ek_relay_ws_why(const struct ek_relay *s);
+void ek_relay_ws_frames(const struct ek_relay *s, uint64_t *up, uint64_t *down);
 
 /* Parts of them. */
 void ek_relay_free_request(struct ek_relay *s);

@@ -1,5 +1,7 @@
 /* relay_log.c - the records of a session: start, every minute, end. */
-#include "route/relay.h"
+#include "route/relay_int.h"
+
+#include <stdio.h>
 
 static const char *kind_of(const struct ek_relay *s)
 {
@@ -43,24 +45,44 @@ void ek_relay_log_start(const struct ek_relay *s)
             s->status);
 }
 
+enum { FRAMES_BYTES = 80 };
+
+/* " frames_up=1 frames_down=2", or "" where they are not followed. */
+static const char *frames_of(char out[FRAMES_BYTES], const struct ek_relay *s)
+{
+    uint64_t up, down;
+    out[0] = 0;
+    if (s->ws) {
+        ek_relay_ws_frames(s, &up, &down);
+        snprintf(out, FRAMES_BYTES, " frames_up=%llu frames_down=%llu",
+                 (unsigned long long)up, (unsigned long long)down);
+    }
+    return out;
+}
+
 void ek_relay_log_minute(const struct ek_relay *s)
 {
+    char frames[FRAMES_BYTES];
     if (is_wanted(s))
         ek_log_add(gathered(s), EK_LOG_INFO, "session_open",
-                   "session=%llu kind=%s backend=\"%s\" seconds=%.1f bytes_up=%llu "
-                   "bytes_down=%llu",
-                   (unsigned long long)s->id, kind_of(s), backend_of(s), seconds_of(s),
-                   (unsigned long long)s->bytes_up, (unsigned long long)s->bytes_down);
+                   "session=%llu kind=%s backend=\"%s\" reason=%s seconds=%.1f "
+                   "bytes_up=%llu bytes_down=%llu%s",
+                   (unsigned long long)s->id, kind_of(s), backend_of(s),
+                   ek_reason_name(s->placement.reason), seconds_of(s),
+                   (unsigned long long)s->bytes_up, (unsigned long long)s->bytes_down,
+                   frames_of(frames, s));
 }
 
 void ek_relay_log_end(const struct ek_relay *s, const char *by, const char *why)
 {
+    char frames[FRAMES_BYTES];
     if (is_wanted(s))
         ek_log_add(gathered(s), EK_LOG_INFO, "session_end",
                    "session=%llu kind=%s backend=\"%s\" reason=%s seconds=%.3f "
-                   "bytes_up=%llu bytes_down=%llu status=%d by=%s why=\"%s\"",
+                   "bytes_up=%llu bytes_down=%llu%s status=%d by=%s why=\"%s\"",
                    (unsigned long long)s->id, kind_of(s), backend_of(s),
                    s->placement.pool ? ek_reason_name(s->placement.reason) : "-",
                    seconds_of(s), (unsigned long long)s->bytes_up,
-                   (unsigned long long)s->bytes_down, s->status, by, why);
+                   (unsigned long long)s->bytes_down, frames_of(frames, s), s->status,
+                   by, why);
 }

@@ -15,6 +15,9 @@
 #include <unistd.h>
 
 static const int64_t tick_us = 50000;
+/* After a drain's deadline, for sessions that are told of it: what they have to answer
+ * (relay_ws.c), and a little more. */
+static const int64_t close_us = 4000000;
 
 void ek_route_config_default(struct ek_route_config *c)
 {
@@ -31,6 +34,7 @@ void ek_route_config_default(struct ek_route_config *c)
         .report_interval_us = 1000000,
         .health_interval_us = 2000000,
         .log_interval_us = 60000000,
+        .ping_timeout_us = 20000000,
         .pool_connections = 32,
         .logs_sessions = true,
         .via = "1.1 evenkeel",
@@ -207,6 +211,12 @@ static void maybe_end(struct ek_route *r)
     if (is_late && open_sessions(r) > 0)
         ek_log(EK_LOG_WARN, "drain_timeout", "sessions=%lld",
                (long long)open_sessions(r));
+    if (is_late && r->n_stops == 1 && !ek_counter_get(&r->router.is_closing)) {
+        ek_counter_set(&r->router.is_closing, 1);
+        r->drain_until_us = ek_loop_now_us(r->loop) + close_us;
+        wake_all(r);
+        return;
+    }
     if (is_late ||
         (open_sessions(r) == 0 && ek_counter_get(&r->router.n_connections) == 0)) {
         ek_counter_set(&r->router.is_ended, 1);

@@ -71,6 +71,9 @@ struct ek_route_config {
     int64_t idle_timeout_us;    /* a client connection between requests; 75 s */
     int64_t answer_timeout_us;  /* from the request to the answer's head; 0: none */
     int64_t tunnel_timeout_us;  /* a session without a byte; 0: none */
+    int64_t websocket_ping_us;  /* of a side's silence, then a Ping to it; 0: none */
+    int64_t ping_timeout_us;    /* for any byte after it, then the session ends; 20 s */
+    bool counts_frames;         /* of WebSockets, for the log */
     int64_t dead_peer_us; /* a peer that acknowledges nothing; 60 s; 0: kernel's */
     int64_t max_age_us;   /* of a session, less up to a tenth; 0: none */
     int64_t drain_us;     /* longest wait at SIGTERM; 0: until all have ended */

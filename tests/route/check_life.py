@@ -1,15 +1,76 @@
 """The life of a session: which certificate its client gets, what keeps it alive, what ends
 it and what is said then."""
+import os
 import pathlib
+import signal
 import socket
 import ssl
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import Backend, Client, Proxy, echo_http, need_probe, wait_for  # noqa: E402
+from proxykit import (Backend, Client, Proxy, accept_websocket, echo_http,  # noqa: E402
+                      need_probe, wait_for)
+
+TEXT, CLOSE, PING, PONG = 0x81, 0x88, 0x89, 0x8A
+MASK = b"\x07\x70\x3c\xc3"
+
+
+def frame(first, payload, mask=b""):
+    """One frame of RFC 6455, masked as a client's if a mask is given."""
+    n = len(payload)
+    head = bytes([first, (0x80 if mask else 0) | (n if n < 126 else 126)])
+    if n >= 126:
+        head += n.to_bytes(2, "big")
+    if mask:
+        payload = bytes(b ^ mask[i % 4] for i, b in enumerate(payload))
+    return head + mask + payload
+
+
+def read_frame(client):
+    """(first byte, payload, is it masked), or None at the end."""
+    head = client.exactly(2)
+    if len(head) < 2:
+        return None
+    n = head[1] & 127
+    if n == 126:
+        n = int.from_bytes(client.exactly(2), "big")
+    elif n == 127:
+        n = int.from_bytes(client.exactly(8), "big")
+    mask = client.exactly(4) if head[1] & 128 else b""
+    payload = client.exactly(n)
+    if mask:
+        payload = bytes(b ^ mask[i % 4] for i, b in enumerate(payload))
+    return head[0], payload, bool(mask)
+
+
+class Frames:
+    """A backend whose WebSocket answers Pings and Closes and notes every frame."""
+
+    def __init__(self, answers_pings=True, says=b""):
+        self.seen, self.answers_pings, self.says = [], answers_pings, says
+        self.gate = threading.Event()
+
+    def __call__(self, client, backend):
+        accept_websocket(client, backend)
+        if self.says:
+            client.send(self.says)
+        while True:
+            got = read_frame(client)
+            if got is None:
+                return
+            self.seen.append(got)
+            if got[0] == PING and self.answers_pings:
+                client.send(frame(PONG, got[1]))
+            if got[0] == CLOSE:
+                client.send(frame(CLOSE, got[1]))
+                return
+            if got[0] == TEXT:
+                client.send(frame(TEXT, got[1]))
 
 
 class Case(unittest.TestCase):
@@ -119,6 +180,247 @@ class Certificates(Case):
         client = proxy.connect()
         self.assertEqual(client.get()[0], 200)
         client.close()
+
+
+class Pings(Case):
+    """Of the proxy's own, in WebSockets."""
+
+    def test_a_silent_session_that_answers_stays_and_nobody_sees_the_pongs(self):
+        backend = Frames()
+        proxy = self.proxy([backend], websocket_ping_us=50000)
+        client = proxy.connect()
+        client.upgrade()
+        for _ in range(5):
+            first, payload, is_masked = read_frame(client)
+            self.assertEqual((first, payload[:8], len(payload), is_masked),
+                             (PING, b"evenkeel", 16, False))
+            client.send(frame(PONG, payload, MASK))
+        client.send(frame(TEXT, b"still here", MASK))
+        while True:
+            first, payload, _ = read_frame(client)
+            if first == TEXT:
+                break
+            client.send(frame(PONG, payload, MASK))
+        self.assertEqual(payload, b"still here")
+        kinds = {(first, masked) for first, _, masked in backend.seen}
+        self.assertTrue(wait_for(lambda: any(f[0] == PING for f in backend.seen)))
+        self.assertLessEqual(kinds, {(PING, True), (TEXT, True)})
+        self.assertGreaterEqual(proxy.metric("websocket_pings_total"), 5)
+        self.assertEqual(proxy.metric("websocket_ping_timeouts_total"), 0)
+        client.close()
+
+    def test_pings_of_the_sides_own_and_their_pongs_pass(self):
+        backend = Frames(says=frame(PING, b"evenkeel89abcdef"))  # as long as ours
+        proxy = self.proxy([backend], websocket_ping_us=50000)
+        client = proxy.connect()
+        client.upgrade()
+        pings = []
+        client.send(frame(PING, b"mine", MASK))
+        while True:
+            first, payload, _ = read_frame(client)
+            if first == PONG:
+                break
+            pings.append(payload)
+            client.send(frame(PONG, payload, MASK))
+        self.assertEqual(payload, b"mine")
+        self.assertIn(b"evenkeel89abcdef", pings)
+        self.assertTrue(wait_for(lambda: (PONG, b"evenkeel89abcdef", True)
+                                 in backend.seen))
+        client.close()
+
+    def test_a_side_that_does_not_answer_ends_the_session_by_its_name(self):
+        for side, answers in (("client", True), ("backend", False)):
+            proxy = self.proxy([Frames(answers)], websocket_ping_us=100000,
+                               ping_timeout_us=2000000)
+            client = proxy.connect()
+            client.upgrade()
+            if side == "backend":
+                while (got := self.read_or_none(client)) is not None:
+                    client.send(frame(PONG, got[1], MASK))
+            end = self.last_end(proxy)
+            self.assertEqual((end["by"], end["why"]), (side, "no_pong"))
+            self.assertEqual(proxy.metric("websocket_ping_timeouts_total"), 1)
+            client.close()
+
+    @staticmethod
+    def read_or_none(client):
+        try:
+            return read_frame(client)
+        except ConnectionError:
+            return None
+
+    def test_a_ping_waits_for_the_end_of_a_frame(self):
+        backend = Frames()
+        proxy = self.proxy([backend], websocket_ping_us=50000)
+        client = proxy.connect()
+        client.upgrade()
+        whole = frame(0x82, b"x" * 1000, MASK)
+        client.send(whole[:500])
+        time.sleep(0.3)  # the backend's Ping is due by now, if this machine is quick
+        self.assertEqual(backend.seen, [])
+        client.send(whole[500:])
+        self.assertTrue(wait_for(lambda: any(f[0] == PING for f in backend.seen)))
+        self.assertIn((0x82, b"x" * 1000, True), backend.seen)
+        self.assertLessEqual({f[0] for f in backend.seen}, {0x82, PING})
+        client.close()
+
+    def test_a_stopped_process_is_found(self):
+        proxy = self.proxy([Frames()], websocket_ping_us=200000, ping_timeout_us=2000000)
+        script = ("import sys\n"
+                  "from websockets.sync.client import connect\n"
+                  "with connect(sys.argv[1], ping_interval=None) as ws:\n"
+                  "    print('open', flush=True)\n"
+                  "    ws.recv()\n")
+        process = subprocess.Popen([sys.executable, "-c", script,
+                                    f"ws://127.0.0.1:{proxy.port}/"],
+                                   stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                   text=True)
+        try:
+            if process.stdout.readline() != "open\n":
+                self.skipTest("websockets is not installed")
+            self.assertTrue(wait_for(
+                lambda: proxy.metric("websocket_pings_total") >= 4, 30))
+            self.assertEqual(proxy.metric("open_sessions"), 1)
+            os.kill(process.pid, signal.SIGSTOP)
+            self.assertTrue(wait_for(lambda: proxy.records("session_end"), 60))
+            end = self.last_end(proxy)
+            self.assertEqual((end["by"], end["why"]), ("client", "no_pong"))
+        finally:
+            process.kill()
+            process.wait()
+            process.stdout.close()
+
+    def test_bytes_that_are_no_frames_pass_and_get_no_pings(self):
+        def garbage(client, backend):
+            accept_websocket(client, backend)
+            client.send(b"\xff" * 50)
+            client.send(client.exactly(50))
+            client.rest()
+        proxy = self.proxy([garbage], websocket_ping_us=50000, counts_frames=1)
+        client = proxy.connect()
+        client.upgrade()
+        client.send(b"\x00" * 50)
+        self.assertEqual(client.exactly(100), b"\xff" * 50 + b"\x00" * 50)
+        time.sleep(0.3)
+        client.sock.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            client.sock.recv(1)
+        client.close()
+
+
+class Ends(Case):
+    """A Close before the end, and what the log says of it."""
+
+    def closed(self, proxy):
+        client = proxy.connect()
+        client.upgrade()
+        got = read_frame(client)
+        self.assertEqual(got, (CLOSE, b"\x03\xe9", False))
+        client.send(frame(CLOSE, b"\x03\xe9", MASK))
+        self.assertEqual(client.rest(), b"")
+        client.close()
+
+    def test_both_sides_get_a_close_at_the_greatest_age(self):
+        backend = Frames()
+        proxy = self.proxy([backend], max_age_us=300000)
+        self.closed(proxy)
+        end = self.last_end(proxy)
+        self.assertEqual((end["by"], end["why"]), ("proxy", "max_age"))
+        self.assertEqual(backend.seen, [(CLOSE, b"\x03\xe9", True)])
+
+    def test_the_library_on_both_sides_reads_1001(self):
+        try:
+            from websockets.exceptions import ConnectionClosed
+            from websockets.sync.client import connect
+            from websockets.sync.server import serve
+        except ImportError:
+            self.skipTest("websockets is not installed")
+        codes = []
+
+        def handler(ws):
+            try:
+                while True:
+                    ws.send(b"x" * 5000)
+                    time.sleep(0.001)
+            except ConnectionClosed as e:
+                codes.append(e.rcvd.code)
+        server = serve(handler, "127.0.0.1", 0, ping_interval=None)
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        self.addCleanup(server.shutdown)
+        proxy = self.proxy_of([server.socket.getsockname()[1]], max_age_us=400000)
+        with connect(f"ws://127.0.0.1:{proxy.port}/", ping_interval=None) as ws:
+            with self.assertRaises(ConnectionClosed) as raised:
+                while True:
+                    self.assertEqual(ws.recv(), b"x" * 5000)
+        self.assertEqual(raised.exception.rcvd.code, 1001)
+        self.assertTrue(wait_for(lambda: codes == [1001]))
+        self.assertEqual(self.last_end(proxy)["why"], "max_age")
+
+    def test_a_close_waits_for_the_end_of_a_frame(self):
+        go = threading.Event()
+        whole = frame(0x82, b"y" * 50000)
+
+        def serve(client, backend):
+            accept_websocket(client, backend)
+            client.send(whole[:30000])
+            go.wait(20)
+            client.send(whole[30000:] + whole)  # what follows the Close is dropped
+            client.rest()
+        proxy = self.proxy([serve], max_age_us=200000)
+        client = proxy.connect()
+        client.upgrade()
+        time.sleep(0.4)
+        go.set()
+        self.assertEqual(read_frame(client), (0x82, b"y" * 50000, False))
+        self.assertEqual(read_frame(client), (CLOSE, b"\x03\xe9", False))
+        client.send(frame(CLOSE, b"\x03\xe9", MASK))
+        self.assertEqual(client.rest(), b"")
+        client.close()
+
+    def test_a_side_that_does_not_answer_the_close_holds_nobody(self):
+        proxy = self.proxy([Frames()], max_age_us=200000)
+        client = proxy.connect()
+        client.upgrade()
+        self.assertEqual(read_frame(client), (CLOSE, b"\x03\xe9", False))
+        self.assertEqual(client.rest(), b"")
+        self.assertEqual(self.last_end(proxy)["why"], "max_age")
+
+    def test_a_drains_deadline_says_close(self):
+        proxy = self.proxy([Frames()], drain_us=200000)
+        client = proxy.connect()
+        client.upgrade()
+        proxy.process.terminate()
+        self.assertEqual(read_frame(client), (CLOSE, b"\x03\xe9", False))
+        client.send(frame(CLOSE, b"\x03\xe9", MASK))
+        self.assertEqual(client.rest(), b"")
+        client.close()
+        self.assertEqual(proxy.process.wait(20), 0)
+        end = self.last_end(proxy)
+        self.assertEqual((end["by"], end["why"]), ("proxy", "drain"))
+        self._cleanups.pop()
+
+    def test_records_tell_of_start_minute_and_end(self):
+        proxy = self.proxy([Frames()], counts_frames=1, log_interval_us=100000)
+        client = proxy.connect()
+        client.upgrade()
+        for _ in range(3):
+            client.send(frame(TEXT, b"hello", MASK))
+            self.assertEqual(read_frame(client)[1], b"hello")
+        self.assertTrue(wait_for(
+            lambda: any(r["frames_down"] == 3 for r in proxy.records("session_open"))))
+        client.send(frame(CLOSE, b"", MASK))
+        self.assertEqual(read_frame(client)[0], CLOSE)
+        client.close()
+        start, end = proxy.records("session_start")[0], self.last_end(proxy)
+        minute = proxy.records("session_open")[-1]
+        for record in (start, minute, end):
+            self.assertEqual((record["session"], record["backend"], record["reason"]),
+                             (end["session"], "b0", end["reason"]))
+        self.assertEqual((minute["bytes_up"], minute["bytes_down"]), (33, 21))
+        self.assertEqual((end["frames_up"], end["frames_down"]), (4, 4))
+        self.assertEqual((end["status"], end["why"]), (101, "done"))
+        self.assertIn(end["by"], ("client", "backend"))
+        self.assertGreater(end["seconds"], 0)
 
 
 if __name__ == "__main__":

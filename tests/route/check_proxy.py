@@ -456,9 +456,7 @@ class WebSocket(Case):
         proxy = self.proxy([echo_tunnel], max_age_us=500000)
         client = proxy.connect()
         client.upgrade()
-        begun = time.monotonic()
-        self.assertTrue(client.is_closed())
-        self.assertLess(time.monotonic() - begun, 5)
+        self.assertEqual(client.rest()[:4], b"\x88\x02\x03\xe9")  # Close, going away
         self.assertEqual(self.last_end(proxy)["why"], "max_age")
 
     def test_the_websockets_library_speaks_through_it(self):
@@ -697,8 +695,8 @@ class Room(Case):
         client = proxy.connect()
         client.upgrade()
         proxy.process.terminate()
-        self.assertTrue(client.is_closed())
-        self.assertEqual(proxy.process.wait(10), 0)
+        self.assertEqual(client.rest()[:4], b"\x88\x02\x03\xe9")  # Close, going away
+        self.assertEqual(proxy.process.wait(20), 0)
         self.assertEqual(self.last_end(proxy)["why"], "drain")
         self._cleanups.pop()
 
