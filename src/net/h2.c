@@ -22,6 +22,7 @@ void ek_h2_options_default(struct ek_h2_options *o)
         .max_unsent_bytes = (size_t)1 << 20,
         .has_connect_protocol = true,
         .handshake_timeout_us = 10 * 1000000,
+        .head_timeout_us = 10 * 1000000,
         .idle_timeout_us = 75 * 1000000,
         .send_timeout_us = 60 * 1000000,
         .stall_timeout_us = 60 * 1000000,
@@ -208,6 +209,7 @@ int ek_h2_new(struct ek_h2 **c, struct ek_h2_context *x,
     v->context = x;
     v->user = start->user;
     v->is_server = start->is_server;
+    v->next_id = 1;
     v->tls = start->tls;
     v->state = start->tls ? EK_H2_SHAKE : EK_H2_OPEN;
     v->watch =

@@ -56,6 +56,7 @@ struct ek_h2_options {
     size_t max_unsent_bytes;   /* kept for one stream; 1 MiB: ek_h2_send is EK_ELIMIT */
     bool has_connect_protocol; /* a server tells that it takes RFC 8441; true */
     int64_t handshake_timeout_us; /* TLS and the peer's SETTINGS; 10 s */
+    int64_t head_timeout_us;      /* a head, from its first byte; 10 s */
     int64_t idle_timeout_us;      /* a connection without streams; 75 s; 0: none */
     int64_t send_timeout_us;      /* no byte taken by the socket; 60 s */
     int64_t stall_timeout_us; /* data waits and no window is opened; 60 s; 0: none */
@@ -83,7 +84,8 @@ void ek_h2_options_default(struct ek_h2_options *o);
     X(frame_floods, "connections closed for PING, SETTINGS, empty or unread frames")   \
     X(continuation_floods, "connections closed for heads in too many frames")          \
     X(stalls, "connections closed: no window, or no byte taken in time")               \
-    X(ping_timeouts, "connections closed: a PING was not answered")
+    X(ping_timeouts, "connections closed: a PING was not answered")                    \
+    X(late_heads, "connections closed: a head was not whole in time")
 
 /* Kept by the loop's thread, read by any. */
 struct ek_h2_counts {

@@ -73,11 +73,15 @@ struct ek_h2 {
     struct ek_buf head_bytes;  /* names and values */
     struct ek_buf head_slices; /* struct ek_h2_slice, one a field */
     bool is_head_too_large;
+    int32_t head_id;                   /* its stream */
+    uint32_t next_id;                  /* server: over every id that a head came with */
+    uint32_t skipped_from, skipped_to; /* the last ids that a client left out: [,) */
     int32_t n_streams;
     int32_t n_unsent;    /* streams with data to send */
     int64_t due_us;      /* what the timer is set to */
     int64_t state_us;    /* when this state began */
     int64_t idle_us;     /* since when there is no stream */
+    int64_t head_us;     /* when the head that is arriving began; 0: none is */
     int64_t received_us; /* last byte */
     int64_t pinged_us;   /* PING without a byte since; 0: none */
     int64_t taken_us;    /* last byte taken by the socket, or out was empty */
@@ -89,6 +93,7 @@ struct ek_h2 {
     bool is_server;
     bool is_ready;    /* the peer's SETTINGS came */
     bool is_goaway;   /* said or heard */
+    bool has_reset;   /* RST_STREAM of ours left: frames behind it may still come */
     bool is_draining; /* ours: the second GOAWAY is due */
     bool is_driving;
     bool is_out_full;    /* a DATA frame did not fit into context->out */

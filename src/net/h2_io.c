@@ -305,6 +305,8 @@ static int64_t due_of(const struct ek_h2 *c)
         due = c->state_us + o->handshake_timeout_us;
     else if (c->n_streams == 0 && o->idle_timeout_us > 0)
         due = c->idle_us + o->idle_timeout_us;
+    if (c->head_us > 0)
+        due = least(due, c->head_us + o->head_timeout_us);
     if (c->out.len > c->n_sent)
         due = least(due, c->taken_us + o->send_timeout_us);
     if (c->n_unsent > 0 && o->stall_timeout_us > 0)
@@ -357,6 +359,9 @@ static void check_time(struct ek_h2 *c, int64_t now)
     else if (c->is_ready && c->n_streams == 0 && o->idle_timeout_us > 0 &&
              now >= c->idle_us + o->idle_timeout_us)
         ek_h2_fail(c, EK_H2_NO_ERROR, "", NULL);
+    if (c->head_us > 0 && now >= c->head_us + o->head_timeout_us)
+        ek_h2_fail(c, EK_H2_ENHANCE_YOUR_CALM, "a head was not whole in time",
+                   &n->late_heads);
     if (c->out.len > c->n_sent && now >= c->taken_us + o->send_timeout_us)
         ek_h2_fail(c, EK_H2_ENHANCE_YOUR_CALM, "what is sent is not read", &n->stalls);
     if (c->n_unsent > 0 && o->stall_timeout_us > 0 &&

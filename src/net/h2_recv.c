@@ -41,6 +41,8 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
 {
     struct ek_h2 *c = user_data;
     ek_h2_head_begin(c);
+    c->head_us = ek_loop_now_us(c->context->loop);
+    c->head_id = frame->hd.stream_id;
     if (frame->hd.type != NGHTTP2_HEADERS || frame->headers.cat != NGHTTP2_HCAT_REQUEST)
         return 0;
     struct ek_h2_stream *s = ek_h2_stream_new(c);
@@ -152,7 +154,7 @@ static void on_data_frame(struct ek_h2 *c, const nghttp2_frame *frame)
 {
     struct ek_h2_stream *s = stream_of(c->session, frame->hd.stream_id);
     if (!(frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
-        if (frame->hd.length == 0)
+        if (frame->hd.length <= frame->data.padlen)
             count_frame(c);
         return;
     }
@@ -176,6 +178,7 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame,
 {
     struct ek_h2 *c = user_data;
     struct ek_h2_stream *s = NULL;
+    c->head_us = 0;
     switch (frame->hd.type) {
     case NGHTTP2_HEADERS:
         s = stream_of(session, frame->hd.stream_id);
@@ -210,6 +213,35 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame,
     return verdict(c);
 }
 
+/* nghttp2, which keeps no closed streams here, would skip heads and data for them. A
+ * client that cannot know of a reset of ours breaks HTTP/2 by them (RFC 9113 5.1,
+ * 5.1.1); of others heads are counted, for each has HPACK at work. */
+static void check_closed(struct ek_h2 *c, const nghttp2_frame_hd *hd)
+{
+    struct ek_counter *n = &c->context->counts.protocol_errors;
+    uint32_t id = (uint32_t)hd->stream_id;
+    bool is_head = hd->type == NGHTTP2_HEADERS;
+    if (!c->is_server || id % 2 == 0 || (!is_head && hd->type != NGHTTP2_DATA))
+        return;
+    if (id >= c->next_id) {
+        if (is_head && id > c->next_id) {
+            c->skipped_from = c->next_id;
+            c->skipped_to = id;
+        }
+        if (is_head)
+            c->next_id = id + 2;
+        return;
+    }
+    if (nghttp2_session_find_stream(c->session, hd->stream_id))
+        return;
+    if (id >= c->skipped_from && id < c->skipped_to)
+        ek_h2_fail(c, EK_H2_PROTOCOL_ERROR, "a stream id that was passed over", n);
+    else if (!c->has_reset && !c->is_goaway)
+        ek_h2_fail(c, EK_H2_STREAM_CLOSED, "frames for a stream that is closed", n);
+    else if (is_head)
+        count_frame(c);
+}
+
 /* Priorities, which we said we do not use, nghttp2 skips without a word but this; of
  * types that it does not know there is none. */
 static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd,
@@ -217,6 +249,9 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd,
 {
     struct ek_h2 *c = user_data;
     (void)session;
+    if (hd->type != NGHTTP2_CONTINUATION)
+        c->head_us = 0;
+    check_closed(c, hd);
     if (hd->type == NGHTTP2_PRIORITY)
         count_frame(c);
     return verdict(c);
@@ -240,6 +275,8 @@ static int on_stream_close(nghttp2_session *session, int32_t id, uint32_t code,
 {
     struct ek_h2 *c = user_data;
     struct ek_h2_stream *s = stream_of(session, id);
+    if (c->head_id == id)
+        c->head_us = 0; /* nghttp2 found it malformed, and tells of no such frame */
     if (!s)
         return 0;
     bool is_whole = s->has_ended && s->is_ended && code == EK_H2_NO_ERROR;
@@ -272,6 +309,7 @@ static int on_frame_send(nghttp2_session *session, const nghttp2_frame *frame,
         return 0;
     }
     const struct ek_h2_stream *s = stream_of(session, frame->hd.stream_id);
+    c->has_reset = true;
     if (s && s->is_reset_ours)
         return 0;
     if (frame->rst_stream.error_code == NGHTTP2_REFUSED_STREAM) {

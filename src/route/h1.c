@@ -488,12 +488,14 @@ static void on_time(struct ek_timer *t)
         ek_h1_fail(h, EK_RESET_INTERNAL);
         return;
     }
-    if (h->is_front && h->state == EK_H1_HEAD)
+    if (h->is_front && h->state == EK_H1_HEAD) {
+        ek_counter_add(&h->reactor->counters.late_heads, 1);
         ek_h1_answer(h, &late);
-    else if (!h->is_front && h->half.session)
+    } else if (!h->is_front && h->half.session) {
         ek_sock_find_dead(h->sock.fd,
                           ek_router_config(h->reactor->router)->dead_peer_us);
-    else if (h->state == EK_H1_IDLE || h->state == EK_H1_HANDSHAKE ||
-             h->state == EK_H1_LINGER)
+    } else if (h->state == EK_H1_IDLE || h->state == EK_H1_HANDSHAKE ||
+               h->state == EK_H1_LINGER) {
         ek_h1_fail(h, EK_RESET_REFUSED);
+    }
 }

@@ -34,6 +34,7 @@ enum {
     X(sessions, "sessions begun")                                                      \
     X(websockets, "of them, WebSockets")                                               \
     X(bad_requests, "requests refused as malformed or ambiguous")                      \
+    X(late_heads, "requests whose head did not come in time")                          \
     X(queued, "sessions that waited for room")                                         \
     X(refused, "sessions refused for want of room")                                    \
     X(retries, "tries on another backend")                                             \

@@ -189,12 +189,14 @@ int ek_streams_new(struct ek_streams **out, struct ek_reactor *w)
         ek_link_init(&s->backs[i]);
     ek_h2_options_default(&o);
     o.handshake_timeout_us = config->head_timeout_us;
+    o.head_timeout_us = config->head_timeout_us;
     o.idle_timeout_us = config->idle_timeout_us;
     o.stall_timeout_us = stall_us;
     int rc = s->backs
                  ? ek_h2_context_new(&s->front, w->loop, &ek_stream_front_handler, &o)
                  : EK_ENOMEM;
     o.handshake_timeout_us = config->connect_timeout_us;
+    o.head_timeout_us = config->connect_timeout_us;
     if (!rc)
         rc = ek_h2_context_new(&s->back, w->loop, &ek_stream_back_handler, &o);
     if (rc) {

@@ -580,6 +580,46 @@ class Time(Base):
         c.close()
 
 
+class LateHead(Base):
+    args = ("head=300",)
+
+    def test_a_head_that_is_not_whole_in_time_ends_its_connection(self):
+        for begun in (frame(1, 1, 1, GET),                     # without END_HEADERS
+                      frame(1, 1, 1, GET) + frame(9, 0, 1),
+                      frame(1, 5, 1, GET)[:-1],                # a byte is missing
+                      frame(1, 4, 1, HOLD) + frame(1, 1, 1, b"\x00\x01t\x01x"),
+                      frame(1, 4, 1, HOLD) + frame(1, 1, 3, GET)):
+            before = self.probe.counts()["late_heads"]
+            r = Raw(self.probe.port)
+            r.send(frame(4, 1) + begun)
+            self.assertEqual(r.goaway(), CALM, begun)
+            self.assertEqual(self.probe.counts()["late_heads"], before + 1)
+
+    def test_a_head_that_trickles_has_no_more_time(self):
+        r = Raw(self.probe.port)
+        begun = time.monotonic()
+        try:
+            for byte in frame(1, 5, 1, GET + b"\x00\x01x\x50" + b"y" * 80):
+                r.sock.sendall(bytes([byte]))
+                time.sleep(0.1)
+        except OSError:
+            pass
+        self.assertLess(time.monotonic() - begun, 9)
+        self.assertEqual(r.goaway(), CALM)
+
+    def test_silence_behind_whole_heads_good_or_bad_ends_nothing(self):
+        for done in (frame(1, 4, 1, HOLD), frame(1, 1, 1, HOLD[:1]) + frame(9, 4, 1, HOLD[1:]),
+                     frame(1, 4, 1, HOLD) + frame(1, 5, 3, GET + b"\x82"),
+                     frame(1, 4, 1, HOLD) + frame(1, 5, 1, b"\x82")):
+            r = Raw(self.probe.port)
+            r.send(frame(4, 1) + done)
+            time.sleep(0.8)
+            r.send(frame(6, 0, 0, b"12345678"))
+            got = r.frames(lambda f: f[0] == 6 or f[0] == 7)
+            self.assertEqual(got[-1][:2], (6, 1), done)
+            r.sock.close()
+
+
 class Tls(unittest.TestCase):
     def test_alpn_agrees_on_h2_and_refuses_http_11(self):
         with tempfile.TemporaryDirectory() as d:

@@ -6,7 +6,7 @@
  *   /only      trailers alone                   /reset       RST_STREAM(11) after its head
  *   /early     an answer, then RST_STREAM(0)    /drain       drains the connection
  *   /counts    what was counted, as JSON        a WebSocket, other paths: the body back
- * Names: max_streams, max_head, idle, stall, ping, handshake (ms), resets, frames.
+ * Names: max_streams, max_head, idle, stall, ping, handshake, head (ms), resets, frames.
  */
 #include "base/mem.h"
 #include "net/h2.h"
@@ -229,22 +229,23 @@ static int open_listener(struct probe *p)
 
 static void set(struct ek_h2_options *o, const char *word)
 {
-    static const char *const names[] = {"max_streams", "max_head",  "idle",   "stall",
-                                        "ping",        "handshake", "resets", "frames"};
+    static const char *const names[] = {"max_streams", "max_head", "idle",
+                                        "stall",       "ping",     "handshake",
+                                        "head",        "resets",   "frames"};
     const char *eq = strchr(word, '=');
     size_t i = 0;
-    while (i < 8 && strncmp(word, names[i], (size_t)(eq - word)) != 0)
+    while (i < 9 && strncmp(word, names[i], (size_t)(eq - word)) != 0)
         i++;
     uint32_t v = (uint32_t)strtoul(eq + 1, NULL, 10);
     int64_t us = (int64_t)v * 1000;
     uint32_t *counts[] = {&o->max_streams, &o->max_head_bytes};
     int64_t *times[] = {&o->idle_timeout_us, &o->stall_timeout_us, &o->ping_interval_us,
-                        &o->handshake_timeout_us};
+                        &o->handshake_timeout_us, &o->head_timeout_us};
     if (i < 2)
         *counts[i] = v;
-    else if (i < 6)
+    else if (i < 7)
         *times[i - 2] = us;
-    else if (i == 6)
+    else if (i == 7)
         o->reset_burst = v;
     else
         o->frame_burst = v;
