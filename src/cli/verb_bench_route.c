@@ -170,9 +170,9 @@ static const struct ek_opt_verb table = {
         "all it delayed. Lateness tells how much of that is the generator's own. Every "
         "echo is compared: its number in the session, its order, all its bytes. "
         "Handshakes are checked, too.\n\n"
-        "With --pid, CPU is user and system time in the counted span, memory the "
-        "proportional set size (PSS) by difference: a session once all were opened, "
-        "and after all that was said.\n\n"
+        "With --pid, CPU is user and system time in the counted span, written "
+        "memory (Pss_Dirty) by difference: a session once all were opened, and after "
+        "all that was said.\n\n"
         "Exit code 1 when no session was opened or all were lost. Ctrl-C ends the run "
         "and prints what was measured.",
     .examples =

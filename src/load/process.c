@@ -71,8 +71,8 @@ static bool read_memory(struct ek_process_use *u, int pid)
     char text[4096];
     if (!read_proc(text, sizeof text, pid, "smaps_rollup"))
         return false;
-    u->pss += kib(text, "\nPss:");
-    u->private += kib(text, "\nPrivate_Clean:") + kib(text, "\nPrivate_Dirty:");
+    int64_t bytes = kib(text, "\nPss_Dirty:"); /* Linux 6.0 */
+    u->bytes += bytes ? bytes : kib(text, "\nPrivate_Dirty:");
     return true;
 }
 

@@ -365,6 +365,7 @@ static void warm_opened(struct ek_sessions *run)
 {
     if (!look(run, &run->r->before, true))
         return;
+    run->is_warm = true;
     run->begin_us = ek_clock_us();
     run->n_first = run->n_begun;
     open_more(run);
@@ -374,7 +375,7 @@ static void warm_opened(struct ek_sessions *run)
 static void open_more(struct ek_sessions *run)
 {
     const struct ek_sessions_options *o = run->o;
-    bool is_warm = run->n_begun < (size_t)o->n_warm;
+    bool is_warm = !run->is_warm;
     size_t target = (size_t)(is_warm ? o->n_warm : o->n);
     int64_t now = ek_clock_us();
     double due =

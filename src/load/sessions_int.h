@@ -84,6 +84,7 @@ struct ek_sessions {
     struct ek_watch alarm; /* timerfd: frames are due between milliseconds */
     struct ek_timer step, tick;
     void (*on_step)(struct ek_sessions *run); /* phase: what the step timer does */
+    bool is_warm;                             /* the first n_warm are open */
     bool is_talking;                          /* frames are due */
     size_t next;                              /* slot whose frame is due next */
     int64_t begin_us;                         /* of the opening, or of the talk */

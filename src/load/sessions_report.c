@@ -98,12 +98,13 @@ static int add_processes(struct ek_buf *out, const struct ek_sessions_options *o
                          o->mode == EK_SESSIONS_SPEAKING ? "frame" : "session",
                          (double)r->cpu_us / 1e6);
     if (!rc && n_cold)
-        rc = ek_buf_addf(out,
-                         "CPU         %.2f us to open a session\n"
-                         "memory      %.2f kB a session once opened, %.2f at the end\n",
-                         share((double)r->opening_cpu_us, n_cold),
-                         share((double)(r->opened.pss - r->before.pss), n_cold) / 1e3,
-                         share((double)(r->after.pss - r->before.pss), n_cold) / 1e3);
+        rc = ek_buf_addf(
+            out,
+            "CPU         %.2f us to open a session\n"
+            "memory      %.2f kB a session once opened, %.2f at the end\n",
+            share((double)r->opening_cpu_us, n_cold),
+            share((double)(r->opened.bytes - r->before.bytes), n_cold) / 1e3,
+            share((double)(r->after.bytes - r->before.bytes), n_cold) / 1e3);
     return rc;
 }
 
@@ -182,15 +183,12 @@ static int add_use(struct ek_buf *out, const struct ek_sessions_options *o,
         {"cpu_us", (double)r->cpu_us},
         {"cpu_us_each", share((double)r->cpu_us, units(o, r))},
         {"opening_cpu_us_each", share((double)r->opening_cpu_us, n_cold)},
-        {"pss_before_bytes", (double)r->before.pss},
-        {"pss_opened_bytes", (double)r->opened.pss},
-        {"pss_after_bytes", (double)r->after.pss},
-        {"opened_bytes_each", share((double)(r->opened.pss - r->before.pss), n_cold)},
-        {"after_bytes_each", share((double)(r->after.pss - r->before.pss), n_cold)},
-        {"private_opened_bytes_each",
-         share((double)(r->opened.private - r->before.private), n_cold)},
-        {"private_after_bytes_each",
-         share((double)(r->after.private - r->before.private), n_cold)},
+        {"before_bytes", (double)r->before.bytes},
+        {"opened_bytes", (double)r->opened.bytes},
+        {"after_bytes", (double)r->after.bytes},
+        {"opened_bytes_each",
+         share((double)(r->opened.bytes - r->before.bytes), n_cold)},
+        {"after_bytes_each", share((double)(r->after.bytes - r->before.bytes), n_cold)},
     };
     int rc = ek_buf_addf(out, ",\"processes\":{\"count\":%zu", o->processes.n);
     for (size_t i = 0; !rc && o->processes.n && i < sizeof rows / sizeof rows[0]; i++)

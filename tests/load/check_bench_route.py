@@ -477,7 +477,17 @@ class Route(unittest.TestCase):
         self.assertEqual((report["opened"], report["wrong"], report["dropped"]), (30, 0, 0))
         self.assertEqual(report["sent"], report["echoed"])
         self.assertEqual(report["processes"]["count"], 1)
-        self.assertGreater(report["processes"]["pss_opened_bytes"], 1 << 20)
+        self.assertGreater(report["processes"]["opened_bytes"], 1 << 18)
+
+    def test_memory_before_is_that_with_the_warm_sessions_open(self):
+        proxy = self.proxies["http1"]
+        report, _ = bench(proxy.address, "-n", 60, "--warm-up", 20, "-d", "50ms", "--pid",
+                          proxy.process.pid)
+        self.assertEqual(report["opened"], 60)
+        use = report["processes"]
+        self.assertGreater(use["before_bytes"], 1 << 18)
+        self.assertAlmostEqual(use["opened_bytes_each"] * 40,
+                               use["opened_bytes"] - use["before_bytes"], delta=40)
 
     def test_every_protocol_and_mode_runs_through_it(self):
         for protocol, mode in (("websocket", "churn"), ("grpc", "idle"), ("grpc", "speaking"),
