@@ -112,6 +112,33 @@ static int64_t seen_words(const struct block *b, int r)
     return (b->i + r) / 16 * 8 + 8;
 }
 
+/* --- keys --- */
+
+/* Up to 64 keys from `at` on, in the forms of this direction. */
+static void take_keys(struct block *b, int64_t at)
+{
+    const struct ek_jagged_args *a = b->a;
+    const int64_t form = at * b->D / 2, kv = b->h / (a->d->H / a->d->K);
+    b->n = (int)(b->n_keys - at < LANES ? b->n_keys - at : LANES);
+    const struct ek_jagged_rows k = rows_of(b, a->k, a->ldk, b->s.k0 + at, kv);
+    const struct ek_jagged_rows v = rows_of(b, a->v, a->ldv, b->s.k0 + at, kv);
+    ek_avx512_jagged_pack_turned(b->k_turned + form, &k, true);
+    if (b->is_backward) {
+        ek_avx512_jagged_pack_turned(b->v_turned + form, &v, true);
+        ek_avx512_jagged_pack_pairs(b->k_pairs + form, &k, true);
+    } else {
+        ek_avx512_jagged_pack_pairs(b->v_pairs + form, &v, true);
+    }
+}
+
+static void fetch_keys(const struct block *b, int64_t i, int64_t n)
+{
+    const struct ek_jagged_args *a = b->a;
+    const int64_t kv = b->h / (a->d->H / a->d->K);
+    fetch_head(b, a->k, a->ldk, b->s.k0, i, n, kv);
+    fetch_head(b, a->v, a->ldv, b->s.k0, i, n, kv);
+}
+
 /* --- forward --- */
 
 EK_INLINE void forward_part(const struct part *p, const char *const line[GROUP],
@@ -165,6 +192,7 @@ static void forward_queries(struct block *b, struct course *c)
         const char *line[GROUP];
         fetch(b, a->q, a->ldq, b->s.q0, b->i + p.r + AHEAD, GROUP);
         fetch(b, a->o, a->ldo, b->s.o0, b->i + p.r + AHEAD, GROUP);
+        fetch_keys(b, b->i + LANES + p.r, GROUP);
         lines_of(line, b, &q, b->q_packed, p.r);
         for (int at = 0; at <= b->i + p.r; at += LANES) {
             const int nv = part_of(&p, at);
@@ -307,6 +335,8 @@ static void accumulate(const struct block *b, struct keys k, const float *pairs,
         EK_UNROLL
         for (int i = 0; i < GROUP; i++)
             k.line[i] = (const char *)(pairs + from * LANES + r + i);
+        if (k.is_last)
+            fetch_head(b, k.to->to, k.to->ld, 0, at + r + AHEAD, GROUP, 0);
         k.r = at + r;
         k.sums = sums + k.r * b->D;
         k.B = B + from * b->D;
@@ -361,6 +391,7 @@ static void backward_queries(struct block *b, struct course *c)
         fetch(b, a->q, a->ldq, b->s.q0, b->i + p.r + AHEAD, GROUP);
         fetch(b, a->d_o, a->ldo, b->s.o0, b->i + p.r + AHEAD, GROUP);
         fetch(b, a->dq, a->ldq, b->s.q0, b->i + p.r + AHEAD, GROUP);
+        fetch_keys(b, b->i + LANES + p.r, GROUP);
         take_queries(b, &q, &d, p.r);
         lines_of(q_line, b, &q, b->q_packed, p.r);
         lines_of(d_line, b, &d, b->d_packed, p.r);
@@ -391,34 +422,6 @@ static void end_places(const struct block *b, const struct course *c,
 }
 
 /* --- tiles --- */
-
-/* Keys [0, n_keys) of kv head kv in the forms of this direction. */
-static void take_keys(struct block *b, int64_t kv)
-{
-    const struct ek_jagged_args *a = b->a;
-    const int64_t h = b->h, end = b->end;
-    b->h = kv;
-    b->end = b->n_keys;
-    fetch(b, a->k, a->ldk, b->s.k0, 0, LANES);
-    fetch(b, a->v, a->ldv, b->s.k0, 0, LANES);
-    for (int at = 0; at < b->n_keys; at += LANES) {
-        fetch(b, a->k, a->ldk, b->s.k0, at + LANES, LANES);
-        fetch(b, a->v, a->ldv, b->s.k0, at + LANES, LANES);
-        b->n = b->n_keys - at < LANES ? b->n_keys - at : LANES;
-        const struct ek_jagged_rows k = rows_of(b, a->k, a->ldk, b->s.k0 + at, kv);
-        const struct ek_jagged_rows v = rows_of(b, a->v, a->ldv, b->s.k0 + at, kv);
-        const int64_t form = (int64_t)at * b->D / 2;
-        ek_avx512_jagged_pack_turned(b->k_turned + form, &k, true);
-        if (b->is_backward) {
-            ek_avx512_jagged_pack_turned(b->v_turned + form, &v, true);
-            ek_avx512_jagged_pack_pairs(b->k_pairs + form, &k, true);
-        } else {
-            ek_avx512_jagged_pack_pairs(b->v_pairs + form, &v, true);
-        }
-    }
-    b->h = h;
-    b->end = end;
-}
 
 static struct course *carve_causal(struct block *b, float *at)
 {
@@ -455,11 +458,18 @@ void ek_avx512_jagged_causal(const struct ek_jagged_args *a,
     struct course *c = carve_causal(&b, scratch);
     b.end = t->hi;
     c->gain = has_places(a) ? 1 : a->d->alpha;
-    take_keys(&b, kv);
     if (is_backward)
         memset(c->places, 0, sizeof c->places);
-    for (b.h = first; b.h < (is_backward ? first + G : first + 1); b.h++)
+    b.h = first;
+    fetch_keys(&b, 0, LANES);
+    for (int64_t at = 0; !is_backward && at < t->lo; at += LANES) {
+        fetch_keys(&b, at + LANES, LANES);
+        take_keys(&b, at);
+    }
+    for (; b.h < (is_backward ? first + G : first + 1); b.h++)
         for (b.i = is_backward ? 0 : t->lo; b.i < t->hi; b.i += LANES) {
+            if (b.h == first)
+                take_keys(&b, b.i);
             b.n = (int)(t->hi - b.i < LANES ? t->hi - b.i : LANES);
             b.q0 = b.s.q0 + b.i;
             b.o0 = b.s.o0 + b.i;

@@ -56,16 +56,23 @@ static inline struct ek_jagged_rows rows_of(const struct block *b, const void *x
                                    .padded = (b->n + 15) / 16 * 16};
 }
 
-/* Asks for rows [i, i+n) of the sequence, below b->end, into the second-level cache. */
-static inline void fetch(const struct block *b, const void *x, int64_t ld, int64_t row0,
-                         int64_t i, int64_t n)
+/* Asks for rows [i, i+n) of the sequence, below b->end, head h, into the second-level
+ * cache. */
+static inline void fetch_head(const struct block *b, const void *x, int64_t ld,
+                              int64_t row0, int64_t i, int64_t n, int64_t h)
 {
     const int64_t size = (int64_t)ek_dtype_block_bytes(b->dtype);
-    const char *row = (const char *)x + ((row0 + i) * ld + b->h * b->D) * size;
+    const char *row = (const char *)x + ((row0 + i) * ld + h * b->D) * size;
     const int64_t bytes = b->D * size;
     for (int64_t r = i; r < i + n && r < b->end; r++, row += ld * size)
         for (int64_t at = 0; at < bytes; at += 64)
             _mm_prefetch(row + at, _MM_HINT_T1);
+}
+
+static inline void fetch(const struct block *b, const void *x, int64_t ld, int64_t row0,
+                         int64_t i, int64_t n)
+{
+    fetch_head(b, x, ld, row0, i, n, b->h);
 }
 
 static inline struct ek_jagged_rows out_of(const struct block *b, void *x, int64_t ld,
