@@ -163,10 +163,6 @@ static int train(struct ek_train *t, const struct settings *set, struct shown *s
         rc = ek_train_explain(out, t, err);
         return rc ? rc : print(out, err);
     }
-    if (set->resume)
-        rc = ek_train_resume(t, err);
-    if (rc)
-        return rc;
     rc = ek_train_run(t, err);
     if (shown->what)
         ek_progress_end(&shown->progress);
@@ -196,6 +192,13 @@ static int run_all(struct settings *set, struct ek_buf *out, enum ek_exit *code,
     rc = ek_train_new(&t, &set->config, &data, &hooks, err);
     if (rc)
         goto out;
+    if (set->resume && !set->check && !set->explain) {
+        rc = ek_train_resume(t, err);
+        /* of another run, or no checkpoint that this program reads */
+        *code = rc == EK_EINVAL ? EK_EXIT_USAGE : EK_EXIT_INPUT;
+        if (rc)
+            goto out;
+    }
     *code = EK_EXIT_FAILED;
     rc = set->check ? print_check(out, set, &data, err)
                     : train(t, set, &shown, out, err);

@@ -1,8 +1,10 @@
 """keel train: what it prints, what it refuses and with which exit code, and that a
 signal leaves what a resume goes on from."""
+import gzip
 import json
 import os
 import pathlib
+import resource
 import signal
 import subprocess
 import tempfile
@@ -122,6 +124,43 @@ class Train(unittest.TestCase):
         self.assertEqual(done.returncode, 3)
         self.assertIn("bad.txt:1:5", done.stderr)
 
+    def test_each_bad_log_costs_one_line(self):
+        whole = gzip.compress(b"1 2 3 4\n" * 1)
+        csv = b"user_id,item_id,price\n"
+        numeric = ("--set", "data.numeric=price")
+        for name, data, code, want, *args in (
+                ("a.txt", b"", 3, "a.txt: holds no event"),
+                ("b.txt", b"1 2\n0 3\n", 3, "b.txt:2:1: user '0': expected a whole number"),
+                ("c.txt", b"1 2 -3\n", 3, "c.txt:1:5: item '-3'"),
+                ("d.txt", b"1 2147483648\n", 3, "d.txt:1:3: item '2147483648'"),
+                ("e.txt", b"1 2\n3\n", 3, "e.txt:2:2: the user has no item"),
+                ("f.txt", b"1 2 3\n2 3\n1 4 5\n", 3, "f.txt:3:1: user '1' had a line"),
+                ("g.txt.gz", whole[:-5], 3, "g.txt.gz:2: gzip data is cut off"),
+                ("h.csv", b"who,item_id\na,b\n", 3, "h.csv:1:1: no column 'user_id'"),
+                ("i.csv", csv + b"a,b,nan\n", 3, "i.csv:2:5: price 'nan'", *numeric),
+                ("j.csv", b"user_id,item_id\na,b\n", 3, "j.csv:1:1: no column 'price'",
+                 *numeric),
+                ("k.txt", b"1 2\n2 3\n3 2\n", 2, "expected users of more events")):
+            path = pathlib.Path(self.folder, name)
+            path.write_bytes(data)
+            done = self.train("--set", f"data.path={path}", "--set", self.dir("bad"), *args)
+            self.assertEqual((done.returncode, done.stdout), (code, ""), done.stderr)
+            self.assertIn(want, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertFalse(os.path.exists(os.path.join(self.folder, "bad")))
+
+    def test_ids_of_a_table_are_names_whatever_they_look_like(self):
+        log = pathlib.Path(self.folder, "ids.csv")
+        names = ["0", "-3", "99999999999", "x y", "1e9"]  # rows are not in order of time
+        log.write_text("user_id,item_id,timestamp\n" + "".join(
+            f"{user},{names[(user + i) % 5]},{9 - i}\n" for i in range(5)
+            for user in range(-2, 4)))
+        done = self.train("--set", f"data.path={log}", "--set", self.dir("k"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        done = keelkit.keel("recommend", os.path.join(self.folder, "k"), "--items", "-3,0",
+                            "--json")
+        self.assertEqual({x["item"] for x in json.loads(done.stdout)["items"]},
+                         set(names) - {"-3", "0"})
     def test_a_run_that_is_there_is_not_overwritten(self):
         args = ["--set", self.dir("e"), "--set", "train.epochs=1"]
         self.assertEqual(self.train(*args).returncode, 0)
@@ -171,8 +210,61 @@ class Train(unittest.TestCase):
         args = ["--set", self.dir("g"), "--set", "train.epochs=1"]
         self.assertEqual(self.train(*args).returncode, 0)
         done = self.train("--resume", *args, "--set", "model.dim=32")
-        self.assertNotEqual(done.returncode, 0)
+        self.assertEqual(done.returncode, 2)
         self.assertIn("model.dim is 16 there and 32 here", done.stderr)
+
+    def test_a_checkpoint_that_is_none_is_code_3_and_stays(self):
+        args = ["--set", self.dir("h"), "--set", "train.epochs=1"]
+        done = self.train("--resume", *args)
+        self.assertEqual(done.returncode, 3, done.stderr)
+        self.assertIn("no checkpoint", done.stderr)
+        self.assertEqual(self.train(*args).returncode, 0)
+        last = pathlib.Path(self.folder, "h", "checkpoints/last")
+        for name, change, want in (
+                ("model.safetensors", lambda b: b[:100], "model.safetensors: has 100 bytes"),
+                ("manifest.json", lambda b: b[:-9], "manifest.json: "),
+                ("manifest.json", lambda b: b.replace(b'"format": 1', b'"format": 7'),
+                 "manifest.json: format 7; this program reads up to 1")):
+            whole = (last / name).read_bytes()
+            (last / name).write_bytes(change(whole))
+            for verb in (["train", self.config, "--resume", *args],
+                         ["eval", str(last)], ["recommend", str(last), "--items", "1"],
+                         ["export", str(last), "--out", os.path.join(self.folder, "none")]):
+                done = keelkit.keel(*verb)
+                self.assertEqual((done.returncode, done.stdout), (3, ""), done.stderr)
+                self.assertIn(want, done.stderr)
+                self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+            self.assertEqual((last / name).read_bytes(), change(whole))
+            (last / name).write_bytes(whole)
+        self.assertEqual(self.train("--resume", *args).returncode, 0)
+
+    def test_a_full_disk_is_code_1_and_keeps_the_checkpoint(self):
+        args = ["--set", self.dir("i"), "--set", "train.max_steps=9"]
+        self.assertEqual(self.train(*args).returncode, 0)
+        last = pathlib.Path(self.folder, "i", "checkpoints/last")
+        before = {p.name: p.read_bytes() for p in last.iterdir()}
+        more = [keelkit.need_keel(), "train", self.config, "--resume", "--set",
+                self.dir("i"), "--set", "train.max_steps=18"]
+        small = len(before["model.safetensors"]) // 2
+        done = subprocess.run(more, capture_output=True, text=True, timeout=120,
+                              preexec_fn=lambda: resource.setrlimit(
+                                  resource.RLIMIT_FSIZE, (small, small)))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("File too large", done.stderr)
+        self.assertEqual({p.name: p.read_bytes() for p in last.iterdir()}, before)
+        done = subprocess.run(more, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_user_of_a_million_events_trains_beside_short_ones(self):
+        log = os.path.join(self.folder, "long.txt")
+        with open(log, "w", encoding="ascii") as f:
+            print(1, *(i % 1000 + 1 for i in range(1000000)), file=f)
+            for user in range(2, 40):  # of one event and more
+                print(user, *(user * 7 + i for i in range(1 + user % 5)), file=f)
+        done = self.train("--json", "--set", f"data.path={log}", "--set", self.dir("j"),
+                          "--set", "train.epochs=1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(json.loads(done.stdout.splitlines()[-1])["kind"], "end")
 
 
 if __name__ == "__main__":
