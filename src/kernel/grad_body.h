@@ -6,29 +6,12 @@
 
 #include "kernel/grad.h"
 #include "kernel/grad_act.h"
+#include "kernel/grad_lanes.h"
+#include "kernel/grad_norm.h"
 #include "num/float.h"
 
 #include <math.h>
 #include <stddef.h>
-
-typedef float ek_lanes __attribute__((vector_size(64), aligned(4), may_alias));
-
-#define LANES       16
-#define LOAD(p)     (*(const ek_lanes *)(const void *)(p))
-#define STORE(p, v) (*(ek_lanes *)(void *)(p) = (v))
-
-typedef float ek_half __attribute__((vector_size(32), aligned(4), may_alias));
-typedef double ek_sums __attribute__((vector_size(64)));
-
-static inline double join(const float *lane)
-{
-    ek_half low = *(const ek_half *)(const void *)lane;
-    ek_half high = *(const ek_half *)(const void *)(lane + LANES / 2);
-    ek_sums s =
-        __builtin_convertvector(low, ek_sums) + __builtin_convertvector(high, ek_sums);
-    double t[4] = {s[0] + s[4], s[1] + s[5], s[2] + s[6], s[3] + s[7]};
-    return (t[0] + t[2]) + (t[1] + t[3]);
-}
 
 static void mul(float *y, const float *a, const float *b, float s, int64_t n,
                 bool is_added)
@@ -92,11 +75,9 @@ static double dot(const float *a, const float *b, int64_t n)
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         sum += LOAD(a + i) * LOAD(b + i);
-    float lane[LANES];
-    STORE(lane, sum);
-    for (int j = 0; i < n; i++, j++)
-        lane[j] += a[i] * b[i];
-    return join(lane);
+    if (i < n)
+        sum += load_part(a + i, n - i, 0.0f) * load_part(b + i, n - i, 0.0f);
+    return join(sum);
 }
 
 static double total(const float *a, int64_t n)
@@ -105,11 +86,9 @@ static double total(const float *a, int64_t n)
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES)
         sum += LOAD(a + i);
-    float lane[LANES];
-    STORE(lane, sum);
-    for (int j = 0; i < n; i++, j++)
-        lane[j] += a[i];
-    return join(lane);
+    if (i < n)
+        sum += load_part(a + i, n - i, 0.0f);
+    return join(sum);
 }
 
 static void col_sum(float *sum, const float *x, int64_t ld, int64_t N, int64_t C)
@@ -124,94 +103,6 @@ static void col_sum(float *sum, const float *x, int64_t ld, int64_t N, int64_t C
     for (; c < C; c++)
         for (int64_t r = 0; r < N; r++)
             sum[c] += x[r * ld + c];
-}
-
-/* Mean and 1/deviation of a row; the mean is taken out before squares are summed. */
-static void row_stat(float *stat, const float *x, const struct ek_norm *o)
-{
-    float mean = o->is_rms ? 0.0f : (float)(total(x, o->C) / (double)o->C);
-    ek_lanes sum = {0};
-    int64_t i = 0;
-    for (; i + LANES <= o->C; i += LANES) {
-        ek_lanes d = LOAD(x + i) - mean;
-        sum += d * d;
-    }
-    float lane[LANES];
-    STORE(lane, sum);
-    for (int j = 0; i < o->C; i++, j++)
-        lane[j] += (x[i] - mean) * (x[i] - mean);
-    stat[0] = mean;
-    stat[1] = (float)(1.0 / sqrt(join(lane) / (double)o->C + (double)o->eps));
-}
-
-static void norm(float *y, int64_t ldy, const struct ek_norm *o)
-{
-    for (int64_t r = 0; r < o->N; r++, y += ldy) {
-        const float *x = o->x + r * o->ldx;
-        float *stat = o->stat + 2 * r;
-        row_stat(stat, x, o);
-        float mean = stat[0], rstd = stat[1];
-        if (o->gain && o->bias)
-            for (int64_t c = 0; c < o->C; c++)
-                y[c] = (x[c] - mean) * rstd * o->gain[c] + o->bias[c];
-        else if (o->gain)
-            for (int64_t c = 0; c < o->C; c++)
-                y[c] = (x[c] - mean) * rstd * o->gain[c];
-        else
-            for (int64_t c = 0; c < o->C; c++)
-                y[c] = (x[c] - mean) * rstd + (o->bias ? o->bias[c] : 0.0f);
-    }
-}
-
-/* g = dy gain, xhat = (x - mean) rstd:
- * dx = rstd (g - mean(g) - xhat mean(g xhat)); rms has no mean(g). */
-static void norm_grad(float *dx, int64_t lddx, const float *dy, int64_t lddy,
-                      const struct ek_norm *o, bool is_added)
-{
-    for (int64_t r = 0; r < o->N; r++, dx += lddx, dy += lddy) {
-        const float *x = o->x + r * o->ldx, *gain = o->gain;
-        const float mean = o->stat[2 * r], rstd = o->stat[2 * r + 1];
-        ek_lanes sum = {0}, with_x = {0};
-        int64_t i = 0;
-        for (; i + LANES <= o->C; i += LANES) {
-            ek_lanes g = LOAD(dy + i);
-            if (gain)
-                g *= LOAD(gain + i);
-            sum += g;
-            with_x += g * (LOAD(x + i) - mean);
-        }
-        float lane[2][LANES];
-        STORE(lane[0], sum);
-        STORE(lane[1], with_x);
-        for (int j = 0; i < o->C; i++, j++) {
-            float g = gain ? dy[i] * gain[i] : dy[i];
-            lane[0][j] += g;
-            lane[1][j] += g * (x[i] - mean);
-        }
-        const double scale = 1.0 / (double)o->C;
-        const float m1 = o->is_rms ? 0.0f : (float)(join(lane[0]) * scale);
-        const float m2 = (float)(join(lane[1]) * scale * (double)rstd * (double)rstd);
-        for (int64_t c = 0; c < o->C; c++) {
-            float g = gain ? dy[c] * gain[c] : dy[c];
-            float d = rstd * (g - m1 - (x[c] - mean) * m2);
-            dx[c] = is_added ? dx[c] + d : d;
-        }
-    }
-}
-
-static void norm_grad_w(float *dgain, float *dbias, const float *dy, int64_t lddy,
-                        const struct ek_norm *o)
-{
-    for (int64_t r = 0; r < o->N; r++, dy += lddy) {
-        const float *x = o->x + r * o->ldx;
-        const float mean = o->stat[2 * r], rstd = o->stat[2 * r + 1];
-        if (dgain)
-            for (int64_t c = 0; c < o->C; c++)
-                dgain[c] += dy[c] * (x[c] - mean) * rstd;
-        if (dbias)
-            for (int64_t c = 0; c < o->C; c++)
-                dbias[c] += dy[c];
-    }
 }
 
 static float max_of(const float *x, int64_t n)

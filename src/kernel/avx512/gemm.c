@@ -132,12 +132,15 @@ static void block_f32(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_a
     }
 }
 
-/* bf16 of x in the low half of each lane, of y in the high half. */
+/* bf16 of x in the low half of each lane, of y in the high half. The instruction flushes
+ * subnormals; so does the dot product that reads them. */
 EK_INLINE __m512i pairs_of(__m512 x, __m512 y)
 {
-    __m512i low = _mm512_cvtepu16_epi32(bf16_of_ps(x));
-    __m512i high = _mm512_cvtepu16_epi32(bf16_of_ps(y));
-    return _mm512_or_si512(low, _mm512_slli_epi32(high, 16));
+    alignas(64) static const uint16_t turn[32] = {
+        0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
+        8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
+    __m512i both = (__m512i)_mm512_cvtne2ps_pbh(y, x);
+    return _mm512_permutexvar_epi16(_mm512_load_si512(turn), both);
 }
 
 /* R rows of a, K <= EK_GEMM_KB terms each, as pairs; *am and *ak say how they lie:
@@ -160,10 +163,12 @@ static void round_rows(uint32_t *pairs, int64_t *am, int64_t *ak, const float *a
     }
     if (g->ak == 1) {
         for (int r = 0; r < R; r++)
-            for (int64_t k = 0; k < K; k += 16) {
-                __m512 x = _mm512_maskz_loadu_ps(first_lanes(K - k), a + r * g->am + k);
-                _mm256_storeu_si256((__m256i *)(void *)(pairs + r * stride + k / 2),
-                                    bf16_of_ps(x));
+            for (int64_t k = 0; k < K; k += 32) {
+                const float *x = a + r * g->am + k;
+                __m512 low = _mm512_maskz_loadu_ps(first_lanes(K - k), x);
+                __m512 high = _mm512_maskz_loadu_ps(first_lanes(K - k - 16), x + 16);
+                _mm512_storeu_si512(pairs + r * stride + k / 2,
+                                    (__m512i)_mm512_cvtne2ps_pbh(high, low));
             }
         return;
     }
