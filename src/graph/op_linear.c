@@ -82,24 +82,13 @@ static void pack_w(const struct ek_op_run *r, void *arg, int64_t b, int member)
                           w.rows, n.hi - n.lo);
 }
 
-static void finish_row(const struct ek_op_run *r, int64_t row)
-{
-    const struct ek_grad_ops *ops = r->g->ops;
-    enum ek_act act = (enum ek_act)r->node->kind;
-    float *y = ek_at(r->out[0], row);
-    bool has_sum = r->node->n_out > 1; /* the sum before act is kept beside y */
-    float *z = has_sum ? ek_at(r->out[1], row) : y;
-    if (r->in[BIAS].f)
-        ops->add(z, z, r->in[BIAS].f, 1.0f, r->out[0].cols);
-    if (act != EK_ACT_NONE)
-        ops->act(y, z, r->out[0].cols, act);
-}
-
 static void forward_block(const struct ek_op_run *r, void *arg, int64_t b, int member)
 {
     (void)arg;
     (void)member;
     struct ek_range n = ek_block(r->in[X].rows, EK_GEMM_BLOCK, b);
+    enum ek_act act = (enum ek_act)r->node->kind;
+    /* the sum before act is kept beside y, or stands in its place */
     struct ek_mat to = r->node->n_out > 1 ? r->out[1] : r->out[0];
     struct ek_gemm m = {.M = n.hi - n.lo,
                         .N = r->in[W].cols,
@@ -110,11 +99,11 @@ static void forward_block(const struct ek_op_run *r, void *arg, int64_t b, int m
                         .b = r->g->o.is_bf16 ? r->scratch : (void *)r->in[W].f,
                         .ldb = r->in[W].ld,
                         .c = ek_at(to, n.lo),
-                        .ldc = to.ld};
+                        .ldc = to.ld,
+                        .start = r->in[BIAS].f};
     (r->g->o.is_bf16 ? r->g->gemm->bf16 : r->g->gemm->f32)(&m);
-    if (r->in[BIAS].f || r->node->kind != EK_ACT_NONE)
-        for (int64_t i = n.lo; i < n.hi; i++)
-            finish_row(r, i);
+    if (act != EK_ACT_NONE)
+        r->g->ops->act(ek_at(r->out[0], n.lo), ek_at(to, n.lo), m.M * m.N, act);
 }
 
 static void linear_forward(const struct ek_op_run *r)

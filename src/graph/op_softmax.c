@@ -38,6 +38,7 @@ struct work {
     float *hn, *dhn;   /* (BLOCK,D) */
     float *logits;     /* (BLOCK,M) */
     float *h_norm, *pos, *pos_norm; /* (BLOCK): |h|; s+, then its gradient; |e+| */
+    float *along;                   /* (BLOCK): hn . e+ */
     double *loss;                   /* (BLOCK) */
     struct ek_range rows;           /* of this block */
 };
@@ -67,6 +68,7 @@ static size_t cut(struct work *w, char *base)
         {(void **)(void *)&w->h_norm, BLOCK * 4},
         {(void **)(void *)&w->pos, BLOCK * 4},
         {(void **)(void *)&w->pos_norm, BLOCK * 4},
+        {(void **)(void *)&w->along, BLOCK * 4},
         {(void **)(void *)&w->loss, BLOCK * 8},
     };
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
@@ -117,18 +119,15 @@ static float unit_row(const struct ek_op_run *r, const struct work *w, float *y,
     return norm;
 }
 
-/* dx = (g - (g . u) u) / norm, u = x / norm; g itself without cosine. May be in place. */
+/* dx = (g - along u) / norm, u = x / norm, along = g . u; g itself without cosine. May
+ * be in place. */
 static void turn_row(const struct ek_op_run *r, const struct work *w, float *dx,
-                     const float *g, const float *u, float norm)
+                     const float *g, const float *u, float norm, float along)
 {
-    if (!w->is_cosine) {
-        if (dx != g)
-            memcpy(dx, g, (size_t)w->D * sizeof *dx);
-        return;
-    }
-    float along = norm > TINY_NORM ? (float)r->g->ops->dot(g, u, w->D) : 0.0f;
-    r->g->ops->add(dx, g, u, -along, w->D);
-    r->g->ops->mul(dx, dx, NULL, 1.0f / norm, w->D, false);
+    if (w->is_cosine)
+        r->g->ops->mix(dx, g, u, norm > TINY_NORM ? -along : 0.0f, 1.0f / norm, w->D);
+    else if (dx != g)
+        memcpy(dx, g, (size_t)w->D * sizeof *dx);
 }
 
 static const float *candidate(const struct ek_op_run *r, const struct work *w,
@@ -164,35 +163,67 @@ static void cand_turn_block(const struct ek_op_run *r, void *arg, int64_t b, int
     struct ek_range x = ek_block(w->M, COLS, b);
     int64_t at = w->is_sampled ? 0 : w->first;
     for (int64_t j = x.lo; j < x.hi; j++) {
-        float *g = ek_at(r->out[DCAND], at + j);
-        turn_row(r, w, g, g, w->cand + j * w->D, w->cand_norm[j]);
+        float *g = ek_at(r->out[DCAND], at + j), *u = w->cand + j * w->D;
+        float along = w->is_cosine ? (float)r->g->ops->dot(g, u, w->D) : 0.0f;
+        turn_row(r, w, g, g, u, w->cand_norm[j], along);
     }
 }
 
 /* --- a block of rows ---------------------------------------------------------------------- */
 
+/* The positives of rows [x.lo, x.hi) as they are: where their gradients will stand. */
+static void take_positives(const struct ek_op_run *r, const struct work *w,
+                           struct ek_range x)
+{
+    for (int64_t i = x.lo; i < x.hi; i++) {
+        float *e = ek_at(r->out[DPOS], w->rows.lo + i);
+        if (has_target(r, w, w->rows.lo + i))
+            memcpy(e, ek_at(r->in[TABLE], r->in[TARGETS].i[w->rows.lo + i]),
+                   (size_t)w->D * sizeof *e);
+        else
+            memset(e, 0, (size_t)w->D * sizeof *e);
+    }
+}
+
+static float norm_of(const struct work *w, float square)
+{
+    float norm = w->is_cosine ? sqrtf(square) : 1.0f;
+    return norm > TINY_NORM ? norm : TINY_NORM;
+}
+
 static void open_rows(const struct ek_op_run *r, void *arg, int64_t b, int member)
 {
     (void)member;
     struct work *w = arg;
+    const struct ek_grad_ops *ops = r->g->ops;
     struct ek_range x = ek_block(w->rows.hi - w->rows.lo, FEW, b);
-    for (int64_t i = x.lo; i < x.hi; i++) {
-        int64_t row = w->rows.lo + i;
-        int32_t target = r->in[TARGETS].i[row];
-        w->h_norm[i] = unit_row(r, w, w->hn + i * w->D, ek_at(r->in[H], row));
-        if (!w->is_sampled)
+    int64_t n = x.hi - x.lo, ld = r->in[H].ld, D = w->D;
+    float hh[FEW], ee[FEW], he[FEW];
+    const float *h = ek_at(r->in[H], w->rows.lo + x.lo);
+    float *e = w->is_sampled ? ek_at(r->out[DPOS], w->rows.lo + x.lo) : NULL;
+    if (w->is_sampled)
+        take_positives(r, w, x);
+    if (w->is_cosine)
+        ops->row_dots(hh, h, ld, h, ld, n, D);
+    if (w->is_cosine && e)
+        ops->row_dots(ee, e, D, e, D, n, D);
+    if (e)
+        ops->row_dots(he, h, ld, e, D, n, D);
+    for (int64_t k = 0; k < n; k++) {
+        int64_t i = x.lo + k;
+        w->h_norm[i] = norm_of(w, w->is_cosine ? hh[k] : 1.0f);
+        ops->mul(w->hn + i * D, h + k * ld, NULL, 1.0f / w->h_norm[i], D, false);
+        if (!e)
             continue;
-        float *e = ek_at(r->out[DPOS], row); /* its gradient's place serves for e+ */
-        if (!has_target(r, w, row)) {
-            memset(e, 0, (size_t)w->D * sizeof *e);
-            continue;
-        }
-        w->pos_norm[i] = unit_row(r, w, e, ek_at(r->in[TABLE], target));
-        w->pos[i] = (float)r->g->ops->dot(w->hn + i * w->D, e, w->D) * w->inv_t;
+        w->pos_norm[i] = norm_of(w, w->is_cosine ? ee[k] : 1.0f);
+        w->along[i] = he[k] / (w->h_norm[i] * w->pos_norm[i]);
+        w->pos[i] = w->along[i] * w->inv_t;
+        if (w->is_cosine)
+            ops->mul(e + k * D, e + k * D, NULL, 1.0f / w->pos_norm[i], D, false);
     }
     if (w->is_bf16) /* FEW is even */
         r->g->gemm->pack_bf16((uint32_t *)w->hn_pairs + x.lo / 2 * w->D, w->D,
-                              w->hn + x.lo * w->D, w->D, 1, x.hi - x.lo, w->D);
+                              w->hn + x.lo * w->D, w->D, 1, n, w->D);
 }
 
 static void logit_cols(const struct ek_op_run *r, void *arg, int64_t b, int member)
@@ -225,22 +256,19 @@ static void soften_row(const struct ek_op_run *r, struct work *w, int64_t i)
         w->pos[i] = 0;
         return;
     }
-    ops->mul(x, x, NULL, w->inv_t, w->M, false);
-    if (w->is_sampled)
-        ops->drop_hits(x, r->in[NEGATIVES].i, target, w->M);
-    float top = w->M ? ops->max(x, w->M) : -INFINITY;
+    const int32_t *hits = w->is_sampled ? r->in[NEGATIVES].i : NULL;
+    float top = w->M ? ops->scores(x, w->inv_t, hits, target, w->M) : -INFINITY;
     float at = w->is_sampled ? w->pos[i] : x[target - w->first];
     top = at > top ? at : top;
     double sum = ops->exp_sum(x, x, top, w->M);
-    if (w->is_sampled)
-        sum += exp((double)at - (double)top);
+    double own = w->is_sampled ? exp((double)at - (double)top) : 0.0;
+    sum += own;
     w->loss[i] = log(sum) + (double)top - (double)at;
     if (!w->wants_grad)
         return;
     ops->mul(x, x, NULL, (float)((double)w->coef / sum), w->M, false);
     if (w->is_sampled)
-        w->pos[i] =
-            (float)((exp((double)at - (double)top) / sum - 1) * (double)w->coef);
+        w->pos[i] = (float)((own / sum - 1) * (double)w->coef);
     else
         x[target - w->first] -= w->coef;
 }
@@ -303,24 +331,25 @@ static void close_rows(const struct ek_op_run *r, void *arg, int64_t b, int memb
 {
     (void)member;
     struct work *w = arg;
+    const struct ek_grad_ops *ops = r->g->ops;
     struct ek_range x = ek_block(w->rows.hi - w->rows.lo, FEW, b);
+    float along[FEW] = {0};
+    if (w->is_cosine)
+        ops->row_dots(along, w->dhn + x.lo * w->D, w->D, w->hn + x.lo * w->D, w->D,
+                      x.hi - x.lo, w->D);
     for (int64_t i = x.lo; i < x.hi; i++) {
         float *hn = w->hn + i * w->D, *dhn = w->dhn + i * w->D;
+        float *dh = ek_at(r->out[DH], w->rows.lo + i), dh_along = along[i - x.lo];
         if (w->is_sampled && has_target(r, w, w->rows.lo + i)) {
             float *e = ek_at(r->out[DPOS], w->rows.lo + i);
-            r->g->ops->add(dhn, dhn, e, w->pos[i], w->D);
-            /* de+ = pos hn, through the norm of e+; hn is not read again */
-            float along = w->is_cosine ? (float)r->g->ops->dot(hn, e, w->D) : 0.0f;
-            if (w->pos_norm[i] <= TINY_NORM)
-                along = 0.0f;
-            turn_row(r, w, ek_at(r->out[DH], w->rows.lo + i), dhn, hn, w->h_norm[i]);
-            r->g->ops->add(e, hn, e, -along, w->D);
-            r->g->ops->mul(e, e, NULL,
-                           w->is_cosine ? w->pos[i] / w->pos_norm[i] : w->pos[i], w->D,
-                           false);
-        } else {
-            turn_row(r, w, ek_at(r->out[DH], w->rows.lo + i), dhn, hn, w->h_norm[i]);
+            ops->add(dhn, dhn, e, w->pos[i], w->D);
+            dh_along += w->pos[i] * w->along[i];
+            /* de+ = pos hn, through the norm of e+ */
+            bool is_turned = w->is_cosine && w->pos_norm[i] > TINY_NORM;
+            ops->mix(e, hn, e, is_turned ? -w->along[i] : 0.0f,
+                     w->pos[i] / w->pos_norm[i], w->D);
         }
+        turn_row(r, w, dh, dhn, hn, w->h_norm[i], dh_along);
     }
 }
 

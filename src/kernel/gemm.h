@@ -5,6 +5,7 @@
  *   b     (K,N)      packed: row k at b[k*ldb], or, bf16, pairs of rows (below)
  *   c     (M,N) out  rows ldc apart; no alias
  *   is_added         c's old value is the start of the sum
+ *   start (N)        else of each row's sum; NULL: zero
  *
  *   y  = x w      a = x  (am = ldx, ak = 1)    b = w
  *   dx = dy w^T   a = dy (am = ld,  ak = 1)    b = w^T, by pack
@@ -37,6 +38,7 @@ struct ek_gemm {
     float *c;
     int64_t ldc;
     bool is_added;
+    const float *start;
 };
 
 typedef void ek_gemm_fn(const struct ek_gemm *g);

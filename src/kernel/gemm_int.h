@@ -15,6 +15,23 @@ ek_gemm_pack_fn ek_ref_gemm_pack_f32, ek_ref_gemm_pack_bf16;
 
 ek_gemm_pack_fn ek_avx512_gemm_pack_f32, ek_avx512_gemm_pack_bf16;
 
+/* Where the sums of a block at column n begin: rows of c, one row for all, or zero. */
+struct ek_gemm_from {
+    const float *at;
+    int64_t ld;
+};
+
+static inline struct ek_gemm_from ek_gemm_from(const struct ek_gemm *g, int64_t m,
+                                               int64_t n, bool is_added)
+{
+    struct ek_gemm_from x = {.ld = 0};
+    if (is_added)
+        x = (struct ek_gemm_from){g->c + m * g->ldc + n, g->ldc};
+    else if (g->start)
+        x.at = g->start + n;
+    return x;
+}
+
 /* Blocks of K in ascending order, the first to c's old value if that is added to. */
 typedef void ek_gemm_block_fn(const struct ek_gemm *g, int64_t k0, int64_t k1,
                               bool is_added);

@@ -67,11 +67,16 @@ struct ek_grad_ops {
                 bool is_added);
     /* y = a + s b */
     void (*add)(float *y, const float *a, const float *b, float s, int64_t n);
+    /* y = t (a + s b) */
+    void (*mix)(float *y, const float *a, const float *b, float s, float t, int64_t n);
     /* y [+]= mask(key, first + i) x / (1-p); first >= 0 */
     void (*dropout)(float *y, const float *x, int64_t n, uint64_t key, int64_t first,
                     float p, bool is_added);
     double (*dot)(const float *a, const float *b,
                   int64_t n); /* lanes f32, joined f64 */
+    /* out[n] = sum over c of a[n,c] b[n,c]; lanes and their sum f32 */
+    void (*row_dots)(float *out, const float *a, int64_t lda, const float *b,
+                     int64_t ldb, int64_t N, int64_t C);
     /* sum[c] += sum over rows of x[n,c], in the order of n */
     void (*col_sum)(float *sum, const float *x, int64_t ld, int64_t N, int64_t C);
     void (*norm)(float *y, int64_t ldy, const struct ek_norm *o);
@@ -80,11 +85,11 @@ struct ek_grad_ops {
     /* dgain[c] += sum dy xhat, dbias[c] += sum dy; either may be NULL */
     void (*norm_grad_w)(float *dgain, float *dbias, const float *dy, int64_t lddy,
                         const struct ek_norm *o);
-    float (*max)(const float *x, int64_t n); /* n >= 1; NaN passed over */
+    /* x = s x, -inf where ids[j] == id (ids NULL: nowhere); the greatest, NaN passed
+     * over; n >= 1 */
+    float (*scores)(float *x, float s, const int32_t *ids, int32_t id, int64_t n);
     /* e[i] = exp(x[i] - top), its sum */
     double (*exp_sum)(float *e, const float *x, float top, int64_t n);
-    /* x[j] = -inf where ids[j] == id */
-    void (*drop_hits)(float *x, const int32_t *ids, int32_t id, int64_t n);
     void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n,
                   const struct ek_adamw *o);
     void (*adagrad)(float *w, float *m, const float *g, int64_t n,

@@ -36,6 +36,12 @@ static void add(float *y, const float *a, const float *b, float s, int64_t n)
         y[i] = a[i] + s * b[i];
 }
 
+static void mix(float *y, const float *a, const float *b, float s, float t, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        y[i] = t * (a[i] + s * b[i]);
+}
+
 /* A 32-bit hash of a counter under a 64-bit key: two rounds of the murmur3 finaliser
  * (Appleby, public domain), one half of the key before each. */
 static inline uint32_t hash_of(uint32_t i, uint32_t k0, uint32_t k1)
@@ -80,6 +86,26 @@ static double dot(const float *a, const float *b, int64_t n)
     return join(sum);
 }
 
+static void row_dots(float *out, const float *a, int64_t lda, const float *b,
+                     int64_t ldb, int64_t N, int64_t C)
+{
+    for (int64_t r = 0; r < N; r += 4) {
+        ek_lanes sum[4] = {{0}};
+        float lane[LANES];
+        for (int64_t k = 0; k < 4; k++) {
+            int64_t row = r + k < N ? r + k : N - 1, c = 0;
+            const float *x = a + row * lda, *y = b + row * ldb;
+            for (; c + LANES <= C; c += LANES)
+                sum[k] += LOAD(x + c) * LOAD(y + c);
+            if (c < C)
+                sum[k] += load_part(x + c, C - c, 0.0f) * load_part(y + c, C - c, 0.0f);
+        }
+        STORE(lane, join_four(sum));
+        for (int64_t k = 0; k < 4 && r + k < N; k++)
+            out[r + k] = lane[4 * k];
+    }
+}
+
 static double total(const float *a, int64_t n)
 {
     ek_lanes sum = {0};
@@ -105,17 +131,27 @@ static void col_sum(float *sum, const float *x, int64_t ld, int64_t N, int64_t C
             sum[c] += x[r * ld + c];
 }
 
-static float max_of(const float *x, int64_t n)
+static float scores(float *x, float s, const int32_t *ids, int32_t id, int64_t n)
 {
     float lane[LANES];
-    for (int i = 0; i < LANES; i++)
-        lane[i] = -INFINITY;
+    for (int j = 0; j < LANES; j++)
+        lane[j] = -INFINITY;
     int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        for (int j = 0; j < LANES; j++)
-            lane[j] = x[i + j] > lane[j] ? x[i + j] : lane[j];
-    for (int j = 0; i < n; i++, j++)
-        lane[j] = x[i] > lane[j] ? x[i] : lane[j];
+    for (; ids && i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            float v = ids[i + j] == id ? -INFINITY : s * x[i + j];
+            x[i + j] = v;
+            lane[j] = v > lane[j] ? v : lane[j];
+        }
+    for (; !ids && i + LANES <= n; i += LANES)
+        for (int j = 0; j < LANES; j++) {
+            float v = x[i + j] *= s;
+            lane[j] = v > lane[j] ? v : lane[j];
+        }
+    for (int j = 0; i < n; i++, j++) {
+        float v = x[i] = ids && ids[i] == id ? -INFINITY : s * x[i];
+        lane[j] = v > lane[j] ? v : lane[j];
+    }
     float top = lane[0];
     for (int j = 1; j < LANES; j++)
         top = lane[j] > top ? lane[j] : top;
@@ -127,12 +163,6 @@ static double exp_sum(float *e, const float *x, float top, int64_t n)
     for (int64_t i = 0; i < n; i++)
         e[i] = exp_of(x[i] - top);
     return total(e, n);
-}
-
-static void drop_hits(float *x, const int32_t *ids, int32_t id, int64_t n)
-{
-    for (int64_t i = 0; i < n; i++)
-        x[i] = ids[i] == id ? -INFINITY : x[i];
 }
 
 static void adamw(float *w, float *m, float *v, const float *g, int64_t n,
@@ -178,15 +208,16 @@ static void adagrad(float *w, float *m, const float *g, int64_t n,
         .act_grad = act_grad,                                                          \
         .mul = mul,                                                                    \
         .add = add,                                                                    \
+        .mix = mix,                                                                    \
         .dropout = dropout,                                                            \
         .dot = dot,                                                                    \
+        .row_dots = row_dots,                                                          \
         .col_sum = col_sum,                                                            \
         .norm = norm,                                                                  \
         .norm_grad = norm_grad,                                                        \
         .norm_grad_w = norm_grad_w,                                                    \
-        .max = max_of,                                                                 \
+        .scores = scores,                                                              \
         .exp_sum = exp_sum,                                                            \
-        .drop_hits = drop_hits,                                                        \
         .adamw = adamw,                                                                \
         .adagrad = adagrad,                                                            \
     }

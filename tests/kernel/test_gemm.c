@@ -18,6 +18,7 @@ static void check_one(enum ek_isa isa, bool is_bf16, const int64_t dims[3], int 
     const struct ek_gemm_ops *ops = ek_gemm_ops_get(isa);
     int64_t M = dims[0], N = dims[1], K = dims[2];
     bool a_turned = turn & 1, b_turned = turn & 2, is_added = turn & 4;
+    bool has_start = turn & 8 && !is_added;
     struct ek_gemm g = {.M = M,
                         .N = N,
                         .K = K,
@@ -28,7 +29,8 @@ static void check_one(enum ek_isa isa, bool is_bf16, const int64_t dims[3], int 
                         .ldb = N,
                         .c = c,
                         .ldc = N + 2,
-                        .is_added = is_added};
+                        .is_added = is_added,
+                        .start = has_start ? src + 7 : NULL};
     int64_t sk = b_turned ? 1 : N, sn = b_turned ? K : 1;
     (is_bf16 ? ops->pack_bf16 : ops->pack_f32)(packed, N, src, sk, sn, K, N);
     for (int64_t i = 0; i < M * (N + 2); i++)
@@ -36,7 +38,7 @@ static void check_one(enum ek_isa isa, bool is_bf16, const int64_t dims[3], int 
     (is_bf16 ? ops->bf16 : ops->f32)(&g);
     for (int64_t m = 0; m < M; m++) {
         for (int64_t n = 0; n < N; n++) {
-            double sum = is_added ? 0.25 : 0, size = 1;
+            double sum = is_added ? 0.25 : has_start ? (double)src[7 + n] : 0, size = 1;
             for (int64_t k = 0; k < K; k++) {
                 double t = rounded(a[m * g.am + k * g.ak], is_bf16) *
                            rounded(src[k * sk + n * sn], is_bf16);
@@ -61,8 +63,8 @@ static void sums_are_those_of_f64(void **state)
     fill_random(src, BIG * BIG, &rng);
     for (int isa = 0; isa <= (int)ek_isa_best(); isa++)
         for (size_t i = 0; i < COUNT(dims); i++)
-            for (int turn = 0; turn < 16; turn++)
-                check_one((enum ek_isa)isa, turn & 8, dims[i], turn & 7);
+            for (int turn = 0; turn < 32; turn++)
+                check_one((enum ek_isa)isa, turn & 16, dims[i], turn & 15);
 }
 
 static void a_row_is_the_same_bits_wherever_it_stands(void **state)
@@ -79,11 +81,11 @@ static void a_row_is_the_same_bits_wherever_it_stands(void **state)
             const struct ek_gemm_ops *ops = ek_gemm_ops_get((enum ek_isa)isa);
             ek_gemm_fn *gemm = is_bf16 ? ops->bf16 : ops->f32;
             (is_bf16 ? ops->pack_bf16 : ops->pack_f32)(packed, N, src, N, 1, K, N);
-            struct ek_gemm g = {M, N, K, a, K, 1, packed, N, whole, N, false};
+            struct ek_gemm g = {M, N, K, a, K, 1, packed, N, whole, N, false, NULL};
             gemm(&g);
             for (int64_t m = 0; m < M; m++) {
-                struct ek_gemm one = {1,      N, K,     a + m * K, K,    1,
-                                      packed, N, alone, N,         false};
+                struct ek_gemm one = {1,      N, K,     a + m * K, K,     1,
+                                      packed, N, alone, N,         false, NULL};
                 gemm(&one);
                 assert_memory_equal(alone, whole + m * N, sizeof alone);
             }

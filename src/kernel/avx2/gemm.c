@@ -23,7 +23,7 @@ struct tile {
     float *c;
     int64_t ldc, K;
     __m256i m0, m1; /* columns that exist */
-    bool is_added;
+    struct ek_gemm_from from;
 };
 
 /* All ones in the first n of 8 lanes. */
@@ -37,9 +37,9 @@ EK_INLINE void open_tile(const struct tile *t, __m256 *s0, __m256 *s1, const int
 {
     EK_UNROLL_6
     for (int r = 0; r < R; r++) {
-        const float *c = t->c + r * t->ldc;
-        s0[r] = t->is_added ? _mm256_maskload_ps(c, t->m0) : _mm256_setzero_ps();
-        s1[r] = t->is_added ? _mm256_maskload_ps(c + 8, t->m1) : _mm256_setzero_ps();
+        const float *c = t->from.at + r * t->from.ld;
+        s0[r] = t->from.at ? _mm256_maskload_ps(c, t->m0) : _mm256_setzero_ps();
+        s1[r] = t->from.at ? _mm256_maskload_ps(c + 8, t->m1) : _mm256_setzero_ps();
     }
 }
 
@@ -132,12 +132,8 @@ static int tile_rows(int64_t n)
 
 static void block_f32(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_added)
 {
-    struct tile t = {.am = g->am,
-                     .ak = g->ak,
-                     .ldb = g->ldb,
-                     .ldc = g->ldc,
-                     .K = k1 - k0,
-                     .is_added = is_added};
+    struct tile t = {
+        .am = g->am, .ak = g->ak, .ldb = g->ldb, .ldc = g->ldc, .K = k1 - k0};
     for (int64_t n = 0; n < g->N; n += 16) {
         t.b = (const float *)g->b + k0 * g->ldb + n;
         t.m0 = first_of_8(g->N - n);
@@ -146,6 +142,7 @@ static void block_f32(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_a
             R = tile_rows(g->M - m);
             t.a = g->a + m * g->am + k0 * g->ak;
             t.c = g->c + m * g->ldc + n;
+            t.from = ek_gemm_from(g, m, n, is_added);
             tile_f32_any(&t, (int)R);
         }
     }
@@ -158,8 +155,7 @@ static void block_bf16(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_
                      .am = EK_GEMM_KB,
                      .ldb = g->ldb,
                      .ldc = g->ldc,
-                     .K = (k1 - k0 + 1) / 2,
-                     .is_added = is_added};
+                     .K = (k1 - k0 + 1) / 2};
     for (int64_t m = 0, R; m < g->M; m += R) {
         R = tile_rows(g->M - m);
         for (int64_t r = 0; r < R; r++) {
@@ -174,6 +170,7 @@ static void block_bf16(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_
             t.m0 = first_of_8(g->N - n);
             t.m1 = first_of_8(g->N - n - 8);
             t.c = g->c + m * g->ldc + n;
+            t.from = ek_gemm_from(g, m, n, is_added);
             tile_bf16_any(&t, (int)R);
         }
     }

@@ -23,7 +23,7 @@ struct tile {
     float *c;
     int64_t ldc, K; /* K in steps: terms, or pairs */
     __mmask16 m0, m1;
-    bool is_added, has_two;
+    struct ek_gemm_from from;
 };
 
 EK_INLINE __m512 step_f32(__m512 sum, __m512 b, const float *a)
@@ -45,12 +45,12 @@ EK_INLINE __m512 step_bf16(__m512 sum, __m512 b, const float *a)
         __m512 s0[MR], s1[MR];                                                         \
         EK_UNROLL_12                                                                   \
         for (int r = 0; r < R; r++) {                                                  \
-            float *c = t->c + r * t->ldc;                                              \
+            const float *c = t->from.at + r * t->from.ld;                              \
             s0[r] =                                                                    \
-                t->is_added ? _mm512_maskz_loadu_ps(t->m0, c) : _mm512_setzero_ps();   \
+                t->from.at ? _mm512_maskz_loadu_ps(t->m0, c) : _mm512_setzero_ps();    \
             if (two)                                                                   \
-                s1[r] = t->is_added ? _mm512_maskz_loadu_ps(t->m1, c + 16)             \
-                                    : _mm512_setzero_ps();                             \
+                s1[r] = t->from.at ? _mm512_maskz_loadu_ps(t->m1, c + 16)              \
+                                   : _mm512_setzero_ps();                              \
         }                                                                              \
         for (int64_t k = 0; k < t->K; k++) {                                           \
             __m512 b0 = _mm512_maskz_loadu_ps(t->m0, b + k * t->ldb);                  \
@@ -110,12 +110,8 @@ static int tile_rows(int64_t n)
 /* One block of k: c's columns in panels of two registers, rows in tiles. */
 static void block_f32(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_added)
 {
-    struct tile t = {.am = g->am,
-                     .ak = g->ak,
-                     .ldb = g->ldb,
-                     .ldc = g->ldc,
-                     .K = k1 - k0,
-                     .is_added = is_added};
+    struct tile t = {
+        .am = g->am, .ak = g->ak, .ldb = g->ldb, .ldc = g->ldc, .K = k1 - k0};
     for (int64_t n = 0; n < g->N; n += 32) {
         t.b = (const float *)g->b + k0 * g->ldb + n;
         t.m0 = first_lanes(g->N - n);
@@ -124,6 +120,7 @@ static void block_f32(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_a
             R = tile_rows(g->M - m);
             t.a = g->a + m * g->am + k0 * g->ak;
             t.c = g->c + m * g->ldc + n;
+            t.from = ek_gemm_from(g, m, n, is_added);
             if (t.m1)
                 tile_f32_2_any(&t, (int)R);
             else
@@ -183,11 +180,7 @@ static void round_rows(uint32_t *pairs, int64_t *am, int64_t *ak, const float *a
 static void block_bf16(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_added)
 {
     alignas(64) uint32_t pairs[16 * EK_GEMM_KB / 2];
-    struct tile t = {.a = pairs,
-                     .ldb = g->ldb,
-                     .ldc = g->ldc,
-                     .K = (k1 - k0 + 1) / 2,
-                     .is_added = is_added};
+    struct tile t = {.a = pairs, .ldb = g->ldb, .ldc = g->ldc, .K = (k1 - k0 + 1) / 2};
     for (int64_t m = 0, R; m < g->M; m += R) {
         R = tile_rows(g->M - m);
         round_rows(pairs, &t.am, &t.ak, g->a + m * g->am + k0 * g->ak, g, (int)R,
@@ -197,6 +190,7 @@ static void block_bf16(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_
             t.m0 = first_lanes(g->N - n);
             t.m1 = first_lanes(g->N - n - 16);
             t.c = g->c + m * g->ldc + n;
+            t.from = ek_gemm_from(g, m, n, is_added);
             if (t.m1)
                 tile_bf16_2_any(&t, (int)R);
             else

@@ -2,12 +2,19 @@
 #include "kernel/gemm_int.h"
 #include "num/float.h"
 
+static float start_of(const struct ek_gemm *g, int64_t m, int64_t n)
+{
+    if (g->is_added)
+        return g->c[m * g->ldc + n];
+    return g->start ? g->start[n] : 0.0f;
+}
+
 void ek_ref_gemm_f32(const struct ek_gemm *g)
 {
     const float *b = g->b;
     for (int64_t m = 0; m < g->M; m++)
         for (int64_t n = 0; n < g->N; n++) {
-            float sum = g->is_added ? g->c[m * g->ldc + n] : 0.0f;
+            float sum = start_of(g, m, n);
             for (int64_t k = 0; k < g->K; k++)
                 sum += g->a[m * g->am + k * g->ak] * b[k * g->ldb + n];
             g->c[m * g->ldc + n] = sum;
@@ -19,7 +26,7 @@ void ek_ref_gemm_bf16(const struct ek_gemm *g)
     const uint32_t *b = g->b;
     for (int64_t m = 0; m < g->M; m++)
         for (int64_t n = 0; n < g->N; n++) {
-            float sum = g->is_added ? g->c[m * g->ldc + n] : 0.0f;
+            float sum = start_of(g, m, n);
             for (int64_t k = 0; k < g->K; k++) {
                 uint32_t pair = b[k / 2 * g->ldb + n];
                 float w = ek_bf16_to_f32((uint16_t)(k & 1 ? pair >> 16 : pair));
