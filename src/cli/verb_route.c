@@ -1,6 +1,7 @@
 /* verb_route.c - keel route: options to a running proxy and back to an exit code. */
 #include "base/log.h"
 #include "cli/verb.h"
+#include "net/address.h"
 #include "route/config.h"
 
 #include <errno.h>
@@ -21,7 +22,7 @@ struct settings {
     int admission, log_level; /* as their enums */
     int64_t threads, max_connections, max_queue, max_sessions, pool_connections;
     int64_t queue_timeout, retry_after, connect_timeout, answer_timeout, head_timeout;
-    int64_t websocket_ping, ping_timeout;
+    int64_t websocket_ping, ping_timeout, resolve_interval;
     int64_t idle_timeout, tunnel_timeout, dead_peer, max_age, drain, report_interval;
     int64_t report_expiry, health_interval, log_interval, slow_start;
     bool backend_tls, backend_tls_insecure, trust_forwarded, log_sessions, log_frames,
@@ -105,6 +106,12 @@ static const struct ek_opt opts[] = {
      .fallback = "2s",
      .help = "time between two health checks",
      AT(health_interval)},
+    {.name = "resolve_interval",
+     TIME(0, DAY_MS),
+     .fallback = "30s",
+     .help = "backends' names are asked for again after so long, for new connections; "
+             "0s: never",
+     AT(resolve_interval)},
     {.name = "slow_start",
      TIME(0, DAY_MS),
      .fallback = "0s",
@@ -480,6 +487,7 @@ static void read_values(struct ek_route_config *c, const struct settings *set)
     c->head_timeout_us = set->head_timeout * 1000;
     c->idle_timeout_us = set->idle_timeout * 1000;
     c->tunnel_timeout_us = set->tunnel_timeout * 1000;
+    c->resolve_interval_us = set->resolve_interval * 1000;
     c->websocket_ping_us = set->websocket_ping * 1000;
     c->ping_timeout_us = set->ping_timeout * 1000;
     c->counts_frames = set->log_frames;
@@ -544,13 +552,30 @@ static int route(const struct ek_route_config *c, struct ek_err *err)
     return rc;
 }
 
+/* A name that nobody knows now may be known when the proxy starts: no error. */
+static void warn_of_names(const struct ek_route_config *c)
+{
+    for (size_t i = 0; i < c->n_backends; i++) {
+        const struct ek_route_backend *b = &c->backends[i];
+        struct ek_err err = EK_ERR_INIT;
+        struct ek_address address;
+        if (ek_address_resolve(&address, b->spec.address, &err) == EK_EIO)
+            fprintf(stderr,
+                    "keel route: warning: backend '%s': %s; it is down until that name "
+                    "is resolved\n",
+                    b->spec.name, err.text);
+    }
+}
+
 static int run_with(const struct settings *set, struct ek_arena *arena)
 {
     struct ek_err err = EK_ERR_INIT;
     struct ek_route_config c;
     ek_log_setup((enum ek_log_level)set->log_level, EK_LOG_AUTO);
     int rc = read_config(&c, set, arena, &err);
-    if (!rc && !set->check)
+    if (!rc && set->check)
+        warn_of_names(&c);
+    else if (!rc)
         rc = route(&c, &err);
     if (rc) {
         int code = ek_verb_fail(&ek_verb_route, &err, false);

@@ -193,23 +193,86 @@ static int resolve_unix(struct ek_address *a, const char *path, struct ek_err *e
     return 0;
 }
 
-int ek_address_resolve(struct ek_address *a, const char *text, struct ek_err *err)
+/* A list of the system's, stream sockets alone; *list is NULL after an error. */
+static int ask(struct addrinfo **list, const char *text, bool numeric,
+               struct ek_err *err)
 {
     char host[256], port[6];
-    if (strncmp(text, "unix:", 5) == 0)
-        return resolve_unix(a, text + 5, err);
+    struct addrinfo hints = {.ai_flags =
+                                 AI_NUMERICSERV | (numeric ? AI_NUMERICHOST : 0),
+                             .ai_socktype = SOCK_STREAM};
+    *list = NULL;
     if (!split(host, port, text) || !host[0])
         return ek_err_set(err, EK_EINVAL, "%s: not HOST:PORT, [IPV6]:PORT or unix:PATH",
                           text);
-    struct addrinfo hints = {.ai_flags = AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
-    struct addrinfo *list = NULL;
-    int rc = getaddrinfo(host, port, &hints, &list);
+    int rc = getaddrinfo(host, port, &hints, list);
+    return rc ? ek_err_set(err, EK_EIO, "%s: %s", text, gai_strerror(rc)) : 0;
+}
+
+static void copy(struct ek_address *a, const struct addrinfo *from)
+{
+    memcpy(&a->storage, from->ai_addr, from->ai_addrlen);
+    a->n = from->ai_addrlen;
+}
+
+int ek_address_resolve(struct ek_address *a, const char *text, struct ek_err *err)
+{
+    struct addrinfo *list;
+    if (strncmp(text, "unix:", 5) == 0)
+        return resolve_unix(a, text + 5, err);
+    int rc = ask(&list, text, false, err);
     if (rc)
-        return ek_err_set(err, EK_EIO, "%s: %s", text, gai_strerror(rc));
-    memcpy(&a->storage, list->ai_addr, list->ai_addrlen);
-    a->n = list->ai_addrlen;
+        return rc;
+    copy(a, list);
     freeaddrinfo(list);
     return 0;
+}
+
+int ek_address_resolve_all(struct ek_address **list, size_t *n, const char *text,
+                           bool numeric, struct ek_err *err)
+{
+    struct addrinfo *found = NULL;
+    bool is_unix = strncmp(text, "unix:", 5) == 0;
+    size_t count = is_unix, k = 0;
+    int rc = is_unix ? 0 : ask(&found, text, numeric, err);
+    if (rc)
+        return rc;
+    for (struct addrinfo *i = found; i && count < EK_ADDRESS_MAX; i = i->ai_next)
+        count++;
+    struct ek_address *all = ek_calloc(count, sizeof *all);
+    if (!all)
+        rc = ek_err_set(err, EK_ENOMEM, "%s: out of memory", text);
+    else if (is_unix)
+        rc = resolve_unix(all, text + 5, err);
+    for (struct addrinfo *i = found; i && all && k < count; i = i->ai_next)
+        copy(&all[k++], i);
+    if (found)
+        freeaddrinfo(found);
+    if (rc) {
+        ek_free(all);
+        return rc;
+    }
+    *list = all;
+    *n = count;
+    return 0;
+}
+
+bool ek_address_is_name(const char *text)
+{
+    struct ek_address *list;
+    size_t n;
+    char host[256];
+    if (!ek_address_host(host, text))
+        return false;
+    if (ek_address_resolve_all(&list, &n, text, true, NULL))
+        return true;
+    ek_free(list);
+    return false;
+}
+
+bool ek_address_equal(const struct ek_address *a, const struct ek_address *b)
+{
+    return a->n == b->n && memcmp(&a->storage, &b->storage, a->n) == 0;
 }
 
 bool ek_address_host(char host[256], const char *text)

@@ -27,6 +27,17 @@ struct ek_address {
 int ek_address_resolve(struct ek_address *a, const char *text,
                        struct ek_err *err) EK_MUST_USE;
 
+/* All addresses that it names, in the resolver's order; *list is the caller's (ek_free).
+ * numeric: HOST must be an address, and nobody is asked.
+ * Errors: EK_EINVAL, EK_EIO, EK_ENOMEM. */
+enum { EK_ADDRESS_MAX = 64 }; /* more are left out */
+int ek_address_resolve_all(struct ek_address **list, size_t *n, const char *text,
+                           bool numeric, struct ek_err *err) EK_MUST_USE;
+
+/* Has it a HOST that is a name, which a resolver must be asked for? */
+bool ek_address_is_name(const char *text);
+bool ek_address_equal(const struct ek_address *a, const struct ek_address *b);
+
 /* The host of a text; false: it has none (unix:PATH, bad). */
 bool ek_address_host(char host[256], const char *text);
 

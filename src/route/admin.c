@@ -112,6 +112,14 @@ static int add_gauges(struct ek_buf *out, const struct ek_route *r)
     if (!rc)
         rc = add_metric(out, "draining", "gauge", "1 while no connection is accepted",
                         (double)ek_counter_get(&r->router.is_draining));
+    if (!rc)
+        rc = add_metric(out, "resolve_failures_total", "counter",
+                        "times that a backend's name was not resolved",
+                        (double)ek_counter_get(&r->n_resolve_failures));
+    if (!rc)
+        rc = add_metric(out, "address_changes_total", "counter",
+                        "times that a backend's name said other addresses",
+                        (double)ek_counter_get(&r->n_address_changes));
     return rc ? rc
               : add_metric(out, "uptime_seconds", "gauge", "since the start",
                            (double)(now - r->begun_us) / 1e6);

@@ -127,7 +127,7 @@ int ek_h1_open(struct ek_half **half, struct ek_reactor *w, int32_t upstream,
     *is_connected = h != NULL;
     if (!h) {
         int fd;
-        int rc = ek_address_connect(&fd, &u->address);
+        int rc = ek_upstream_connect(&fd, u);
         if (rc)
             return rc;
         rc = make(&h, w, fd);

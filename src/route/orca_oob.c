@@ -93,7 +93,7 @@ static int connect_source(struct source *s)
 {
     const struct ek_upstream *u = upstream_of(s);
     struct ek_h2_start start = {.fd = -1, .user = s};
-    int rc = ek_address_connect(&start.fd, &u->address);
+    int rc = ek_upstream_connect(&start.fd, u);
     if (rc)
         return rc;
     if (u->tls)

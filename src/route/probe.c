@@ -40,6 +40,7 @@ struct ek_probe {
     struct ek_watch watch;
     struct ek_timer timer; /* always started: the next question, or too late */
     int64_t asked_us;
+    int64_t turn; /* of the backend's addresses */
     struct ek_buf out;
     size_t n_sent;
     struct ek_buf in;
@@ -79,8 +80,10 @@ static void set_health(struct ek_probe *p, bool is_ok, const char *why)
 {
     if (!p->tells_health)
         return;
+    int n_addresses = (int)upstream_of(p)->n_addresses; /* each has its turn */
+    int to_down = n_addresses > FAILURES_TO_DOWN ? n_addresses : FAILURES_TO_DOWN;
     p->n_failures = is_ok ? 0 : p->n_failures + 1;
-    bool is_down = p->n_failures >= FAILURES_TO_DOWN || (*down_of(p) && !is_ok);
+    bool is_down = p->n_failures >= to_down || (*down_of(p) && !is_ok);
     if (is_down == *down_of(p))
         return;
     *down_of(p) = is_down;
@@ -102,6 +105,8 @@ static void rest(struct ek_probe *p)
 
 static void fail(struct ek_probe *p, const char *why)
 {
+    if (p->step == CONNECTING && p->kind != AGENT)
+        ek_router_rotate(&p->route->router, p->backend, p->turn);
     set_health(p, false, why);
     rest(p);
 }
@@ -287,12 +292,18 @@ static void begin(struct ek_probe *p)
     p->asked_us = ek_clock_us();
     p->n_sent = 0;
     move_timer(p, limit);
-    if (ek_address_connect(&p->sock.fd, p->kind == AGENT ? &u->agent : &u->address)) {
+    p->turn = ek_counter_get(&u->turn);
+    p->step = CONNECTING;
+    if (p->kind == AGENT ? u->agent.n == 0 : u->n_addresses == 0) {
+        fail(p, "its name is not resolved");
+        return;
+    }
+    if (p->kind == AGENT ? ek_address_connect(&p->sock.fd, &u->agent)
+                         : ek_upstream_connect(&p->sock.fd, u)) {
         p->sock.fd = -1;
         fail(p, strerror(errno));
         return;
     }
-    p->step = CONNECTING;
     p->watch.fd = p->sock.fd;
     int rc = 0;
     if (u->tls && p->kind != AGENT)

@@ -100,6 +100,15 @@ static inline const struct ek_upstream *ek_router_upstream(const struct ek_route
     return ek_shared_ptr_get(&r->upstreams[backend]);
 }
 
+/* As ek_upstream_rotate. */
+static inline void ek_router_rotate(const struct ek_router *r, int32_t backend,
+                                    int64_t turn)
+{
+    struct ek_upstream *u = ek_shared_ptr_get(&r->upstreams[backend]);
+    if (u)
+        ek_upstream_rotate(u, turn);
+}
+
 /* Something to be done at the end of the turn, from a clean stack. */
 struct ek_task {
     struct ek_link link; /* alone: not asked for */

@@ -117,11 +117,24 @@ static void note(struct ek_relay *s, bool is_ok)
                  ek_relay_now(s));
 }
 
+/* A connection could not be made: has the backend an address that was not tried? */
+static bool has_next_address(struct ek_relay *s)
+{
+    struct ek_route_request *r = s->request;
+    const struct ek_router *router = s->reactor->router;
+    const struct ek_upstream *u = ek_router_upstream(router, s->placement.backend);
+    if (!u || u->n_addresses < 2)
+        return false;
+    ek_router_rotate(router, s->placement.backend, r->turn);
+    return ++r->n_addresses < u->n_addresses;
+}
+
 static void forget_backend(struct ek_relay *s)
 {
     struct ek_route_request *r = s->request;
     if (r->n_tried < EK_TRIED_MAX)
         r->tried[r->n_tried++] = s->placement.backend;
+    r->n_addresses = 0;
     ek_relay_give_back(s);
 }
 
@@ -157,8 +170,9 @@ static int open_back(struct ek_relay *s)
     bool is_connected = false;
     struct ek_half *back;
     int32_t backend = s->placement.backend;
-    bool is_h2 = ek_router_upstream(s->reactor->router, backend)->config.protocol ==
-                 EK_ROUTE_HTTP2;
+    const struct ek_upstream *u = ek_router_upstream(s->reactor->router, backend);
+    bool is_h2 = u->config.protocol == EK_ROUTE_HTTP2;
+    s->request->turn = ek_counter_get(&u->turn);
     int rc = is_h2 ? ek_stream_open(&back, s->reactor->streams, backend, &is_connected)
                    : ek_h1_open(&back, s->reactor, backend, &is_connected);
     if (rc)
@@ -210,6 +224,8 @@ static void open_placed(struct ek_relay *s)
             return;
         }
         ek_counter_add(&s->reactor->counters.connect_failures, 1);
+        if (has_next_address(s))
+            continue;
         note(s, false);
         forget_backend(s);
         if (!pick_or_refuse(s))
@@ -482,6 +498,11 @@ static void lose_back(struct ek_relay *s, uint32_t code, bool is_stream)
     }
     if (!s->is_connected) {
         ek_counter_add(&w->counters.connect_failures, 1);
+        if (can_retry(s, code) && has_next_address(s)) {
+            ek_counter_add(&w->counters.retries, 1);
+            open_placed(s);
+            return;
+        }
         note(s, false);
     }
     if (can_retry(s, code)) {

@@ -32,6 +32,8 @@ struct ek_route_request {
     char websocket_accept[29]; /* the answer to it */
     int32_t tried[EK_TRIED_MAX];
     int n_tried;
+    int64_t turn;       /* of the backend's addresses, when it was connected to */
+    size_t n_addresses; /* of the backend under way that could not be connected to */
     struct ek_field *fields;
     struct ek_buf kept; /* gRPC: all of its body that was passed on; owned */
 };

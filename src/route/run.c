@@ -7,6 +7,7 @@
 #include "net/sock.h"
 #include "route/config.h"
 #include "route/orca_oob.h"
+#include "route/resolve.h"
 #include "route/run_int.h"
 
 #include <errno.h>
@@ -34,6 +35,7 @@ void ek_route_config_default(struct ek_route_config *c)
         .report_interval_us = 1000000,
         .health_interval_us = 2000000,
         .log_interval_us = 60000000,
+        .resolve_interval_us = 30000000,
         .ping_timeout_us = 20000000,
         .pool_connections = 32,
         .logs_sessions = true,
@@ -154,9 +156,14 @@ static int open_backends(struct ek_route *r, struct ek_err *err)
         if (!rc)
             rc = ek_backends_place(r, u, err);
     }
-    /* None is a newcomer among the others, and starts slowly: their time is 0. */
-    for (size_t i = 0; i < c->n_backends && !rc; i++)
-        ek_pool_set_up(r->router.pool, (int32_t)i, true, 0);
+    if (!rc && (ek_resolver_new(&r->resolver, r) || ek_resolver_ask_now(r->resolver)))
+        rc = ek_err_set(err, EK_ENOMEM, "out of memory");
+    /* None is a newcomer among the others, and starts slowly: their time is 0. One whose
+     * name says nothing is down until it does. */
+    for (size_t i = 0; i < c->n_backends && !rc; i++) {
+        r->backends[i].is_down = r->backends[i].upstream->n_addresses == 0;
+        ek_pool_set_up(r->router.pool, (int32_t)i, !r->backends[i].is_down, 0);
+    }
     return rc;
 }
 
@@ -231,6 +238,7 @@ static void on_tick(struct ek_timer *t)
     if (ek_timer_start(t, tick_us)) /* its place in the heap is free: it cannot fail */
         ek_log(EK_LOG_ERROR, "no_memory", "what=timer");
     ek_backends_work(r);
+    ek_resolver_work(r->resolver);
     if (r->n_stops > 0) {
         maybe_close_fronts(r);
         maybe_end(r);
@@ -362,6 +370,7 @@ void ek_route_free(struct ek_route *r)
     if (!r)
         return;
     ek_http_server_free(r->admin);
+    ek_resolver_free(r->resolver);
     for (size_t i = 0; i < r->router.n_reactors; i++)
         ek_reactor_free(r->router.reactors[i]);
     for (size_t i = 0; i < r->router.n_fronts; i++) {

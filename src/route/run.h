@@ -29,7 +29,7 @@ enum ek_route_protocol {
 
 struct ek_route_backend {
     struct ek_backend_spec spec; /* its address is connected to: "HOST:PORT", numeric or
-                                    a name (resolved at start), or "unix:PATH" */
+                                    a name (resolve.h), or "unix:PATH" */
     enum ek_route_protocol protocol;
     bool has_tls;
     bool skips_verify;    /* TLS: any certificate will do */
@@ -51,6 +51,12 @@ enum ek_route_key {
     EK_ROUTE_KEY_QUERY,
     EK_ROUTE_KEY_CLIENT
 };
+
+/* Asks for a name's addresses, and may wait: net/address.h, ek_address_resolve_all. Any
+ * thread. */
+struct ek_address;
+typedef int (*ek_resolve_fn)(struct ek_address **list, size_t *n, const char *text,
+                             bool numeric, struct ek_err *err);
 
 struct ek_route_config {
     const struct ek_route_listener *listeners;
@@ -76,15 +82,18 @@ struct ek_route_config {
     bool counts_frames;         /* of WebSockets, for the log */
     int64_t dead_peer_us; /* a peer that acknowledges nothing; 60 s; 0: kernel's */
     int64_t max_age_us;   /* of a session, less up to a tenth; 0: none */
-    int64_t drain_us;     /* longest wait at SIGTERM; 0: until all have ended */
-    int64_t report_interval_us; /* between two polls of a backend; 1 s */
-    int64_t health_interval_us; /* between two health checks; 2 s */
-    int64_t log_interval_us;    /* between two records of a long session; 60 s */
-    int32_t pool_connections;   /* idle ones kept to a backend a thread; 32 */
-    bool logs_sessions;         /* start, minute and end records; true */
-    bool trusts_forwarded;      /* keep X-Forwarded-For and -Proto of the client and
+    int64_t resolve_interval_us; /* backends' names are asked for again; 30 s; 0: only
+                                    those that were not resolved */
+    ek_resolve_fn resolve;       /* NULL: the system's resolver */
+    int64_t drain_us;            /* longest wait at SIGTERM; 0: until all have ended */
+    int64_t report_interval_us;  /* between two polls of a backend; 1 s */
+    int64_t health_interval_us;  /* between two health checks; 2 s */
+    int64_t log_interval_us;     /* between two records of a long session; 60 s */
+    int32_t pool_connections;    /* idle ones kept to a backend a thread; 32 */
+    bool logs_sessions;          /* start, minute and end records; true */
+    bool trusts_forwarded;       /* keep X-Forwarded-For and -Proto of the client and
                                    append; false: replace */
-    const char *via;            /* pseudonym in Via; NULL: none; "evenkeel" */
+    const char *via;             /* pseudonym in Via; NULL: none; "evenkeel" */
 };
 
 /* Every default above; no listener, no backend. */

@@ -12,8 +12,9 @@ struct ek_route_place {
     struct ek_upstream *upstream;         /* owned; what the router shows; NULL: free */
     struct ek_probe *probes[EK_N_PROBES]; /* owned; NULL: not asked so */
     bool is_down;                         /* by what was asked */
-    int64_t removed; /* generation of its removal; 0: it is in use */
-    int64_t end_us;  /* removed: when its sessions are ended; INT64_MAX: never */
+    int32_t n_unresolved; /* times in a row that its name was not resolved */
+    int64_t removed;      /* generation of its removal; 0: it is in use */
+    int64_t end_us;       /* removed: when its sessions are ended; INT64_MAX: never */
 };
 
 struct ek_route {
@@ -24,10 +25,12 @@ struct ek_route {
     struct ek_route_place *backends;      /* (n_upstreams of the router) */
     int32_t n_removed;                    /* of them, draining */
     uint32_t next_connection_id;
-    struct ek_orca_oob *orca; /* owned */
-    struct ek_watch stop;     /* eventfd: ek_route_stop adds to it */
-    struct ek_timer tick;     /* looks whether a drain is over */
-    int64_t drain_until_us;   /* INT64_MAX: however long it takes */
+    struct ek_orca_oob *orca;     /* owned */
+    struct ek_resolver *resolver; /* owned */
+    struct ek_counter n_resolve_failures, n_address_changes;
+    struct ek_watch stop;   /* eventfd: ek_route_stop adds to it */
+    struct ek_timer tick;   /* looks whether a drain is over */
+    int64_t drain_until_us; /* INT64_MAX: however long it takes */
     int n_stops;
     int64_t begun_us;
 };

@@ -96,7 +96,7 @@ static int connect_to(struct ek_stream_conn **c, struct ek_streams *s, int32_t u
 {
     const struct ek_upstream *u = ek_router_upstream(s->reactor->router, upstream);
     struct ek_sock sock = {.fd = -1};
-    int rc = ek_address_connect(&sock.fd, &u->address);
+    int rc = ek_upstream_connect(&sock.fd, u);
     if (rc)
         return rc;
     if (u->tls)

@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 
+#include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -66,6 +67,30 @@ static int open_tls(struct ek_upstream *u, struct ek_err *err)
                                                 : rc;
 }
 
+static int set_addresses(struct ek_upstream *u, const struct ek_address *list, size_t n)
+{
+    u->addresses = ek_calloc(n + 1, sizeof *u->addresses);
+    if (!u->addresses)
+        return EK_ENOMEM;
+    if (n > 0)
+        memcpy(u->addresses, list, n * sizeof *list);
+    u->n_addresses = n;
+    return 0;
+}
+
+/* What needs no resolver. */
+static int read_addresses(struct ek_upstream *u, struct ek_err *err)
+{
+    const struct ek_route_backend *b = &u->config;
+    int rc = ek_address_is_name(b->spec.address)
+                 ? 0
+                 : ek_address_resolve_all(&u->addresses, &u->n_addresses,
+                                          b->spec.address, true, err);
+    if (!rc && b->agent && !ek_address_is_name(b->agent))
+        rc = ek_address_resolve(&u->agent, b->agent, err);
+    return rc;
+}
+
 int ek_upstream_new(struct ek_upstream **out, const struct ek_route_backend *b,
                     const struct ek_upstream *before, uint32_t id, struct ek_err *err)
 {
@@ -77,16 +102,15 @@ int ek_upstream_new(struct ek_upstream **out, const struct ek_route_backend *b,
     if (!ek_address_host(u->host, b->spec.address))
         u->host[0] = 0;
     if (before) {
-        u->address = before->address;
+        u->agent = before->agent;
         u->backend = before->backend;
         u->since_us = before->since_us;
         if (connects_alike(b, &before->config))
             u->connection_id = before->connection_id;
+        rc = set_addresses(u, before->addresses, before->n_addresses);
     } else {
-        rc = ek_address_resolve(&u->address, b->spec.address, err);
+        rc = read_addresses(u, err);
     }
-    if (!rc && b->agent)
-        rc = ek_address_resolve(&u->agent, b->agent, err);
     if (!rc && b->has_tls)
         rc = open_tls(u, err);
     if (rc) {
@@ -99,13 +123,17 @@ int ek_upstream_new(struct ek_upstream **out, const struct ek_route_backend *b,
 }
 
 int ek_upstream_moved(struct ek_upstream **out, const struct ek_upstream *u,
-                      const struct ek_address *address, uint32_t id)
+                      const struct ek_address *list, size_t n,
+                      const struct ek_address *agent, uint32_t id)
 {
     struct ek_upstream *v = copy(&u->config);
     if (!v)
         return EK_ENOMEM;
-    v->address = *address;
-    v->agent = u->agent;
+    if (set_addresses(v, list, n)) {
+        ek_upstream_free(v);
+        return EK_ENOMEM;
+    }
+    v->agent = *agent;
     v->connection_id = id;
     v->backend = u->backend;
     v->since_us = u->since_us;
@@ -116,10 +144,28 @@ int ek_upstream_moved(struct ek_upstream **out, const struct ek_upstream *u,
     return 0;
 }
 
+int ek_upstream_connect(int *fd, const struct ek_upstream *u)
+{
+    if (u->n_addresses == 0) {
+        errno = EADDRNOTAVAIL;
+        return EK_EIO;
+    }
+    uint64_t turn = (uint64_t)ek_counter_get(&u->turn);
+    return ek_address_connect(fd, &u->addresses[turn % u->n_addresses]);
+}
+
+/* Two threads that saw the same failure rotate once, or twice at worst. */
+void ek_upstream_rotate(struct ek_upstream *u, int64_t turn)
+{
+    if (ek_counter_get(&u->turn) == turn)
+        ek_counter_share(&u->turn, 1);
+}
+
 void ek_upstream_free(struct ek_upstream *u)
 {
     if (!u)
         return;
     ek_tls_context_free(u->tls);
+    ek_free(u->addresses);
     ek_free(u);
 }

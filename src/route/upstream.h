@@ -15,7 +15,11 @@
 struct ek_upstream {
     struct ek_graced graced;
     struct ek_route_backend config; /* strings are its own */
-    struct ek_address address, agent;
+    struct ek_address *addresses;   /* (n_addresses) owned; those of its name */
+    size_t n_addresses;             /* 0: its name was not resolved yet */
+    struct ek_address agent;        /* n 0: likewise */
+    struct ek_counter turn;     /* addresses[turn % n] is connected to: counted up when
+                                     that failed */
     struct ek_tls_context *tls; /* owned; NULL: plain */
     char host[256];             /* of the address; "" for a socket file */
     int32_t backend;            /* its index in the pool; -1: not there yet */
@@ -27,8 +31,9 @@ struct ek_upstream {
     char text[];                  /* what config's strings point at */
 };
 
-/* Resolves the address (which may wait for the resolver), loads certificates. before:
- * the one whose place it is to take, NULL: none; its address is kept, and where nothing
+/* Loads certificates; of an address that is a name there is none until resolve.h asked
+ * for it: nobody waits for a resolver here. before: the one whose place it is to take,
+ * NULL: none; its addresses are kept, and where nothing
  * of a connection is set otherwise its connection_id, which else is `id`.
  * Errors: EK_EINVAL, EK_EIO and those of tls.h, naming backend and file; EK_ENOMEM. */
 int ek_upstream_new(struct ek_upstream **u, const struct ek_route_backend *b,
@@ -36,10 +41,17 @@ int ek_upstream_new(struct ek_upstream **u, const struct ek_route_backend *b,
                     struct ek_err *err) EK_MUST_USE;
 void ek_upstream_free(struct ek_upstream *u); /* NULL is fine */
 
-/* A new one that is `u` but for its address: what a name was resolved to anew. u's TLS is
- * shared. Errors: EK_ENOMEM. */
+/* A new one that is `u` but for its addresses, list[0,n), which are copied, and its
+ * agent's: what names were resolved to anew. u's TLS is shared. Errors: EK_ENOMEM. */
 int ek_upstream_moved(struct ek_upstream **out, const struct ek_upstream *u,
-                      const struct ek_address *address, uint32_t id) EK_MUST_USE;
+                      const struct ek_address *list, size_t n,
+                      const struct ek_address *agent, uint32_t id) EK_MUST_USE;
+
+/* Begins to connect, as ek_address_connect, to the address whose turn it is. */
+int ek_upstream_connect(int *fd, const struct ek_upstream *u) EK_MUST_USE;
+/* A connection that was begun in that turn could not be made: the next one goes to the
+ * next address. */
+void ek_upstream_rotate(struct ek_upstream *u, int64_t turn);
 
 /* May a connection that was made for an upstream with this id serve another session? */
 static inline bool ek_upstream_keeps(const struct ek_upstream *u, uint32_t id)

@@ -423,5 +423,137 @@ class Ends(Case):
         self.assertGreater(end["seconds"], 0)
 
 
+class Names(Case):
+    """Backends' names, asked for again by a resolver that reads a file."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.names = pathlib.Path(folder.name) / "names"
+
+    def say(self, *addresses):
+        """What the name x says from now on; written aside, since it may be read now."""
+        other = self.names.with_suffix(".new")
+        other.write_text("".join(f"x {a}\n" for a in addresses))
+        other.rename(self.names)
+
+    def at_both(self, serve_a, serve_b):
+        """Backends on one port of 127.0.0.1 and 127.0.0.2."""
+        for _ in range(20):
+            a = Backend(serve_a)
+            self.addCleanup(a.close)
+            try:
+                b = Backend(serve_b, port=a.port, host="127.0.0.2")
+            except OSError:
+                continue
+            self.addCleanup(b.close)
+            return a.port
+        raise OSError("no port is free on both")
+
+    def named(self, port, *others, **settings):
+        settings = {"resolve_interval_us": 20000, "health_interval_us": 50000,
+                    "queue_timeout_us": 0, **settings}
+        return self.proxy_of([f"x=x:{port}", *others], f"names={self.names}", **settings)
+
+    def ask(self, proxy):
+        client = proxy.connect()
+        status, _, body = client.get()
+        client.close()
+        return status, body.split(b"|")[0].decode()
+
+    def test_a_name_that_moves_takes_new_sessions_along_and_no_old_ones(self):
+        self.say("127.0.0.1")
+        port = self.at_both(Frames(says=frame(TEXT, b"a")), Frames(says=frame(TEXT, b"b")))
+        proxy = self.named(port)
+        old = proxy.connect()
+        old.upgrade()
+        self.assertEqual(read_frame(old)[1], b"a")
+        self.say("127.0.0.2")
+        self.assertTrue(wait_for(lambda: proxy.metric("address_changes_total") == 1, 30))
+        new = proxy.connect()
+        new.upgrade()
+        self.assertEqual(read_frame(new)[1], b"b")
+        old.send(frame(TEXT, b"still at a", MASK))
+        self.assertEqual(read_frame(old)[1], b"still at a")
+        old.close()
+        new.close()
+
+    def test_a_pooled_connection_to_the_old_address_is_not_used_again(self):
+        self.say("127.0.0.1")
+        proxy = self.named(self.at_both(echo_http("a"), echo_http("b")))
+        self.assertEqual(self.ask(proxy), (200, "a"))
+        self.say("127.0.0.2")
+        self.assertTrue(wait_for(lambda: proxy.metric("address_changes_total") == 1, 30))
+        self.assertEqual(self.ask(proxy), (200, "b"))
+
+    def test_a_failure_keeps_the_last_addresses_and_is_counted(self):
+        self.say("127.0.0.1")
+        proxy = self.named(self.at_both(echo_http("a"), echo_http("b")))
+        self.say()
+        self.assertTrue(wait_for(lambda: proxy.metric("resolve_failures_total") > 2, 60))
+        self.assertEqual(self.ask(proxy), (200, "a"))
+        told = proxy.records("backend_unresolved")
+        self.assertEqual([(t["backend"], t["kept"]) for t in told], [("x", 1)])
+        self.say("127.0.0.2")
+        self.assertTrue(wait_for(lambda: self.ask(proxy) == (200, "b"), 30))
+
+    def test_a_name_that_says_nothing_at_start_is_a_backend_that_is_down(self):
+        self.say()
+        other = Backend(echo_http("other"))
+        self.addCleanup(other.close)
+        port = self.at_both(echo_http("a"), echo_http("b"))
+        proxy = self.named(port, f"o=127.0.0.1:{other.port}")
+        self.assertFalse(proxy.backends()["x"]["up"])
+        for _ in range(5):
+            self.assertEqual(self.ask(proxy), (200, "other"))
+        self.assertEqual(proxy.metric("connect_failures_total"), 0)
+        self.say("127.0.0.1")
+        self.assertTrue(wait_for(lambda: proxy.backends()["x"]["up"], 60))
+        self.assertEqual({self.ask(proxy) for _ in range(20)},
+                         {(200, "a"), (200, "other")})
+
+    def test_an_address_that_refuses_is_passed_over(self):
+        self.say("127.0.0.3", "127.0.0.2")
+        port = self.at_both(echo_http("a"), echo_http("b"))
+        proxy = self.named(port, health_interval_us=60000000)
+        for _ in range(5):
+            self.assertEqual(self.ask(proxy), (200, "b"))
+        self.assertLessEqual(proxy.metric("connect_failures_total"), 1)
+        self.assertTrue(proxy.backends()["x"]["up"])
+
+    def test_a_resolver_that_hangs_holds_up_nothing(self):
+        self.say("127.0.0.1")
+        proxy = self.named(self.at_both(echo_http("a"), echo_http("b")))
+        self.say("wait")
+        time.sleep(0.3)
+        for _ in range(5):
+            self.assertEqual(self.ask(proxy), (200, "a"))
+        self.assertTrue(proxy.backends()["x"]["up"])
+        # And the proxy ends while it hangs: the test's end says so.
+
+    def test_a_name_that_flaps_loses_no_session(self):
+        self.say("127.0.0.1")
+        proxy = self.named(self.at_both(echo_http("a"), echo_http("b")))
+        seen, turn = set(), 0
+        while len(seen) < 2 or proxy.metric("address_changes_total") < 6:
+            turn += 1
+            self.say(*[("127.0.0.1",), ("127.0.0.2",), ("127.0.0.2", "127.0.0.1")]
+                     [turn % 3])
+            for _ in range(5):
+                status, name = self.ask(proxy)
+                self.assertEqual(status, 200)
+                seen.add(name)
+
+    def test_a_check_warns_of_names_that_nobody_knows(self):
+        keel = os.environ.get("KEEL")
+        if not keel:
+            self.skipTest("KEEL is not set")
+        name = "a" * 64 + ".test"  # no label is so long: no server is asked
+        done = subprocess.run([keel, "route", "--check", "--backend", f"b={name}:1"],
+                              capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn(f"warning: backend 'b': {name}:1: ", done.stderr)
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -1,9 +1,12 @@
 /* probe_proxy.c - the proxy from key=value words, for check_proxy.py:
  *   listen=127.0.0.1:0 backend=a=127.0.0.1:9001 backend=... admin=127.0.0.1:0
  *   report=/load health=/health agent=HOST:PORT (for the backends named before it)
- *   cert=FILE key=FILE (in pairs) ca=FILE tls=1 tls_name=NAME, and any number of the members listed below.
+ *   names=FILE (a resolver's, see resolve) cert=FILE key=FILE (in pairs)
+ *   ca=FILE tls=1 tls_name=NAME, and any number of the members listed below.
  * It prints "listening ADDRESS admin ADDRESS" and ends on SIGTERM. */
 #include "base/log.h"
+#include "base/mem.h"
+#include "net/address.h"
 #include "route/run.h"
 
 #include <signal.h>
@@ -11,10 +14,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MAX_BACKENDS = 64, MAX_CERTS = 8 };
 
 static struct ek_route *route;
+static const char *names_file; /* of resolve */
 
 static void on_signal(int sig)
 {
@@ -44,6 +49,7 @@ static const struct number {
     CONFIG(tunnel_timeout_us, 8),
     CONFIG(dead_peer_us, 8),
     CONFIG(max_age_us, 8),
+    CONFIG(resolve_interval_us, 8),
     CONFIG(websocket_ping_us, 8),
     CONFIG(ping_timeout_us, 8),
     CONFIG(counts_frames, 1),
@@ -136,6 +142,8 @@ static bool take(struct words *w, char *word)
         return add_backend(w, value);
     if (strcmp(word, "listen") == 0)
         w->listener.listen = value;
+    else if (strcmp(word, "names") == 0)
+        names_file = value;
     else if (strcmp(word, "admin") == 0)
         w->config.admin = value;
     else if (strcmp(word, "cert") == 0 && w->listener.n_tls < MAX_CERTS)
@@ -145,6 +153,49 @@ static bool take(struct words *w, char *word)
     else
         return set_number(&w->config, word, value) || set_backends(w, word, value);
     return true;
+}
+
+/* names=FILE: a resolver that reads it each time, lines of "NAME ADDRESS". A line "NAME
+ * wait" makes it wait as long as the file says so. */
+
+static int find_name(struct ek_address *list, size_t *n, const char *host,
+                     const char *port)
+{
+    char line[256], name[128], value[128], text[160];
+    FILE *f = fopen(names_file, "r");
+    int rc = 0;
+    *n = 0;
+    while (f && fgets(line, sizeof line, f) && *n < EK_ADDRESS_MAX) {
+        if (sscanf(line, "%127s %127s", name, value) != 2 || strcmp(name, host) != 0)
+            continue;
+        if (strcmp(value, "wait") == 0) {
+            rc = EK_EAGAIN;
+            break;
+        }
+        snprintf(text, sizeof text, "%s:%s", value, port);
+        if (ek_address_resolve(&list[*n], text, NULL) == 0)
+            ++*n;
+    }
+    if (f)
+        fclose(f);
+    return rc;
+}
+
+static int resolve(struct ek_address **list, size_t *n, const char *text, bool numeric,
+                   struct ek_err *err)
+{
+    char host[256];
+    (void)numeric;
+    if (!ek_address_host(host, text))
+        return ek_err_set(err, EK_EINVAL, "%s: no name", text);
+    *list = ek_calloc(EK_ADDRESS_MAX, sizeof **list);
+    while (find_name(*list, n, host, strrchr(text, ':') + 1) == EK_EAGAIN)
+        usleep(10000);
+    if (*n > 0)
+        return 0;
+    ek_free(*list);
+    *list = NULL;
+    return ek_err_set(err, EK_EIO, "%s: no such name", text);
 }
 
 int main(int argc, char **argv)
@@ -164,6 +215,7 @@ int main(int argc, char **argv)
             return 2;
         }
     }
+    w.config.resolve = names_file ? resolve : NULL;
     if (ek_route_new(&route, &w.config, &err)) {
         fprintf(stderr, "probe_proxy: %s\n", err.text);
         return 1;

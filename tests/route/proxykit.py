@@ -213,14 +213,14 @@ class Client:
 class Backend:
     """serve(client, backend) is called in a thread of its own for each connection."""
 
-    def __init__(self, serve, port=0, path=None):
+    def __init__(self, serve, port=0, path=None, host="127.0.0.1"):
         self.serve = serve
         if path:
             self.sock = socket.socket(socket.AF_UNIX)
             self.sock.bind(path)
             self.sock.listen(128)
         else:
-            self.sock = socket.create_server(("127.0.0.1", port), backlog=128)
+            self.sock = socket.create_server((host, port), backlog=128)
             self.port = self.sock.getsockname()[1]
         self.connections, self.requests, self.lock = 0, [], threading.Lock()
         self.clients = []
