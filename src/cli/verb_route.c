@@ -22,7 +22,8 @@ struct settings {
     int admission, log_level; /* as their enums */
     int64_t threads, max_connections, max_queue, max_sessions, pool_connections;
     int64_t queue_timeout, retry_after, connect_timeout, answer_timeout, head_timeout;
-    int64_t websocket_ping, ping_timeout, resolve_interval;
+    int64_t websocket_ping, http2_ping, backend_http2_ping, ping_timeout,
+        resolve_interval;
     int64_t idle_timeout, tunnel_timeout, dead_peer, max_age, drain, report_interval;
     int64_t report_expiry, health_interval, log_interval, slow_start;
     bool backend_tls, backend_tls_insecure, trust_forwarded, log_sessions, log_frames,
@@ -163,6 +164,19 @@ static const struct ek_opt opts[] = {
      .help = "a side of a WebSocket that is silent for so long gets a Ping of the "
              "proxy's own; 0s: none",
      AT(websocket_ping)},
+    {.name = "http2_ping",
+     TIME(0, DAY_MS),
+     .fallback = "0s",
+     .help = "a client's connection of HTTP/2 with open streams that is silent for so "
+             "long gets a PING; 0s: none",
+     AT(http2_ping)},
+    {.name = "backend_http2_ping",
+     TIME(0, DAY_MS),
+     .fallback = "0s",
+     .help =
+         "likewise a backend's; servers of gRPC punish more than one in 5 min unless "
+         "they are told otherwise; 0s: none",
+     AT(backend_http2_ping)},
     {.name = "ping_timeout",
      TIME(1, DAY_MS),
      .fallback = "20s",
@@ -489,6 +503,8 @@ static void read_values(struct ek_route_config *c, const struct settings *set)
     c->tunnel_timeout_us = set->tunnel_timeout * 1000;
     c->resolve_interval_us = set->resolve_interval * 1000;
     c->websocket_ping_us = set->websocket_ping * 1000;
+    c->http2_ping_us = set->http2_ping * 1000;
+    c->backend_http2_ping_us = set->backend_http2_ping * 1000;
     c->ping_timeout_us = set->ping_timeout * 1000;
     c->counts_frames = set->log_frames;
     c->dead_peer_us = set->dead_peer * 1000;

@@ -267,6 +267,7 @@ void ek_h2_tell_closed(struct ek_h2 *c, const char *why)
         .code = EK_H2_INTERNAL_ERROR, .was_reset = true, .is_lost = true};
     if (c->is_told)
         return;
+    e.why = c->why;
     c->is_told = true;
     if (c->state < EK_H2_CLOSING)
         c->state = EK_H2_CLOSING;
@@ -375,7 +376,8 @@ struct ek_h2_stream *ek_h2_stream_new(struct ek_h2 *c)
         return NULL;
     s->conn = c;
     ek_link_append(&c->streams, &s->all);
-    c->n_streams++;
+    if (c->n_streams++ == 0)
+        c->received_us = ek_loop_now_us(c->context->loop); /* silence begins here */
     return s;
 }
 

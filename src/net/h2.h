@@ -60,7 +60,8 @@ struct ek_h2_options {
     int64_t idle_timeout_us;      /* a connection without streams; 75 s; 0: none */
     int64_t send_timeout_us;      /* no byte taken by the socket; 60 s */
     int64_t stall_timeout_us; /* data waits and no window is opened; 60 s; 0: none */
-    int64_t ping_interval_us; /* PING after such a silence; 0: none */
+    int64_t ping_interval_us; /* PING after such a silence, while streams are open: a
+                                 peer may punish others; 0: none */
     int64_t ping_timeout_us;  /* for any byte after it; 20 s */
     /* Allowances of a connection: so many at once, the second figure more a second.
      * Past them the peer is told ENHANCE_YOUR_CALM and the connection closed. */
@@ -101,6 +102,7 @@ struct ek_h2_end {
     bool is_refused; /* a client's: the peer looked at nothing of it (REFUSED_STREAM,
                         GOAWAY with a lower id, never sent): safe to try elsewhere */
     bool is_lost;    /* the connection broke */
+    const char *why; /* is_lost: why this side gave it up; NULL: the peer left */
 };
 
 struct ek_h2_handler {

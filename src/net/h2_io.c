@@ -9,6 +9,7 @@
 #include "net/sock.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -35,8 +36,10 @@ bool ek_h2_allow(struct ek_h2_allowance *a, int64_t now_us, uint32_t burst,
 /* Bytes ------------------------------------------------------------------------- */
 
 /* Whether the peer ended or the connection failed: it is over alike. */
-static int over_alike(int rc)
+static int over_alike(struct ek_h2 *c, int rc)
 {
+    if (rc == EK_EIO && errno == ETIMEDOUT && !c->why)
+        c->why = "dead_peer"; /* it acknowledged nothing (net/sock.h) */
     return rc == EK_EIO ? EK_ECLOSED : rc;
 }
 
@@ -44,13 +47,13 @@ static int receive(struct ek_h2 *c, size_t *got)
 {
     struct ek_h2_context *x = c->context;
     struct ek_sock s = {c->watch.fd, c->tls};
-    return over_alike(ek_sock_read(&s, x->in, sizeof x->in, got, &c->read_wants));
+    return over_alike(c, ek_sock_read(&s, x->in, sizeof x->in, got, &c->read_wants));
 }
 
 static int transmit(struct ek_h2 *c, const char *p, size_t n, size_t *sent)
 {
     struct ek_sock s = {c->watch.fd, c->tls};
-    return over_alike(ek_sock_write(&s, p, n, sent, &c->write_wants));
+    return over_alike(c, ek_sock_write(&s, p, n, sent, &c->write_wants));
 }
 
 /* Sends p[*at, n). 0: all of it. */
@@ -295,6 +298,11 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static bool is_to_ping(const struct ek_h2 *c)
+{
+    return c->is_ready && c->n_streams > 0 && c->context->o.ping_interval_us > 0;
+}
+
 static int64_t due_of(const struct ek_h2 *c)
 {
     const struct ek_h2_options *o = &c->context->o;
@@ -313,7 +321,7 @@ static int64_t due_of(const struct ek_h2 *c)
         due = least(due, c->progress_us + o->stall_timeout_us);
     if (c->pinged_us > 0)
         due = least(due, c->pinged_us + o->ping_timeout_us);
-    else if (c->is_ready && o->ping_interval_us > 0)
+    else if (is_to_ping(c))
         due = least(due, c->received_us + o->ping_interval_us);
     if (c->is_draining)
         due = least(due, c->drain_us + DRAIN_US);
@@ -374,7 +382,7 @@ static void check_time(struct ek_h2 *c, int64_t now)
         return;
     if (c->is_draining && now >= c->drain_us + DRAIN_US)
         end_drain(c);
-    if (c->is_ready && c->pinged_us == 0 && o->ping_interval_us > 0 &&
+    if (is_to_ping(c) && c->pinged_us == 0 &&
         now >= c->received_us + o->ping_interval_us)
         ping(c);
 }

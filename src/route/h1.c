@@ -195,12 +195,24 @@ void ek_h1_become_h2(struct ek_h1 *h, const char *p, size_t n)
         ek_counter_add(&h->reactor->counters.connections_refused, 1);
 }
 
-void ek_h1_fail(struct ek_h1 *h, uint32_t code)
+static void fail(struct ek_h1 *h, uint32_t code, const char *why)
 {
     bool is_reset = h->is_tunnel || h->has_begun;
     if (h->half.session)
-        ek_relay_reset(&h->half, code);
+        ek_relay_lost(&h->half, code, why);
     ek_h1_kill(h, is_reset);
+}
+
+void ek_h1_fail(struct ek_h1 *h, uint32_t code)
+{
+    fail(h, code, NULL);
+}
+
+void ek_h1_fail_socket(struct ek_h1 *h, int error)
+{
+    /* Its machine acknowledged nothing (net/sock.h), or cannot be reached. */
+    bool is_dead = error == ETIMEDOUT || error == EHOSTUNREACH || error == ENETUNREACH;
+    fail(h, EK_RESET_CANCEL, is_dead ? "dead_peer" : NULL);
 }
 
 static void linger(struct ek_h1 *h)
@@ -417,10 +429,14 @@ static void on_connect(struct ek_h1 *h)
 
 static void hang_up(struct ek_h1 *h)
 {
+    int e = 0;
+    socklen_t n = sizeof e;
     if (h->state == EK_H1_LINGER)
         ek_h1_kill(h, false);
-    else
+    else if (getsockopt(h->sock.fd, SOL_SOCKET, SO_ERROR, &e, &n))
         ek_h1_fail(h, EK_RESET_CANCEL);
+    else
+        ek_h1_fail_socket(h, e);
 }
 
 /* Something happened that is watched without being wanted now. A failed connection is

@@ -5,6 +5,7 @@
 #include "route/relay.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <string.h>
 
 static void refuse_request(struct ek_h1 *h, int code, const char *why)
@@ -250,7 +251,7 @@ void ek_h1_read(struct ek_h1 *h)
             return;
         }
         if (rc) {
-            ek_h1_fail(h, EK_RESET_CANCEL);
+            ek_h1_fail_socket(h, errno);
             return;
         }
         if (h->state == EK_H1_IDLE && !h->is_front) {

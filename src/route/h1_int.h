@@ -87,6 +87,8 @@ extern const struct ek_half_ops ek_h1_ops; /* h1_out.c */
 void ek_h1_kill(struct ek_h1 *h, bool is_reset);
 /* The connection failed or broke HTTP: the session is told, then it is closed. */
 void ek_h1_fail(struct ek_h1 *h, uint32_t code);
+/* Likewise, its socket failed with that errno. */
+void ek_h1_fail_socket(struct ek_h1 *h, int error);
 /* Watches for what it can do now; one that cannot be watched has failed, which try
  * leaves to its caller (EK_EIO). What is not wanted any more is watched on until it
  * happens (is_exact): most times it is wanted again before, and a call is spared. */

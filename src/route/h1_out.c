@@ -3,6 +3,7 @@
 #include "route/h1_int.h"
 #include "route/relay.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -35,7 +36,7 @@ bool ek_h1_flush(struct ek_h1 *h)
         if (rc == EK_EAGAIN)
             break;
         if (rc) {
-            ek_h1_fail(h, EK_RESET_CANCEL);
+            ek_h1_fail_socket(h, errno);
             return false;
         }
         sent += n;

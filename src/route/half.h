@@ -107,6 +107,8 @@ void ek_relay_trailers(struct ek_half *from, const struct ek_field *fields, size
 void ek_relay_end(struct ek_half *from);
 /* The connection or stream broke: both halves are let go (from gets no more calls). */
 void ek_relay_reset(struct ek_half *from, uint32_t code);
+/* Likewise, with what the log says of it: constant; NULL: that the peer left. */
+void ek_relay_lost(struct ek_half *from, uint32_t code, const char *why);
 /* A sink that answered EK_EAGAIN has sent what it kept. */
 void ek_relay_drained(struct ek_half *from);
 /* A back half reached its backend: the front may send its body. */

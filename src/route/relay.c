@@ -6,6 +6,7 @@
 #include "route/relay_int.h"
 #include "route/stream.h"
 
+enum { INTERIM_MAX_BYTES = 131072 };  /* of a session, all together */
 static const int64_t tick_us = 50000; /* the queue is looked at so often */
 
 static void place(struct ek_relay *s);
@@ -386,12 +387,28 @@ static void open_session(struct ek_relay *s, const struct ek_head *head, bool is
     }
 }
 
+/* Nothing says when interim heads end, and nothing stops a backend that sends them while
+ * its client reads none. */
+static bool interim_is_too_much(struct ek_relay *s, const struct ek_head *head)
+{
+    size_t n = 64; /* what each costs, as kept for a slow client */
+    for (size_t i = 0; i < head->n_fields; i++)
+        n += head->fields[i].name.n + head->fields[i].value.n + 32;
+    s->interim_bytes += (uint32_t)n;
+    return s->interim_bytes > INTERIM_MAX_BYTES;
+}
+
 void ek_relay_head(struct ek_half *from, const struct ek_head *head, bool is_last)
 {
     struct ek_relay *s = from->session;
     struct ek_field fields[EK_HEAD_MAX_FIELDS + 1];
     struct ek_head out;
     if (head->status < 200 && !head->is_websocket) {
+        if (interim_is_too_much(s, head)) {
+            ek_counter_add(&s->reactor->counters.bad_answers, 1);
+            ek_relay_refuse(s, 502, "the backend's interim answers do not end");
+            return;
+        }
         int rc = s->front->ops->head(s->front, head, false);
         if (rc)
             ek_relay_end_badly(s, EK_RESET_INTERNAL, "proxy", ek_status_text(rc));
@@ -487,13 +504,14 @@ static bool is_passed_on(const struct ek_relay *s, uint32_t code)
            code != EK_RESET_REFUSED && code != EK_RESET_CONNECT;
 }
 
-static void lose_back(struct ek_relay *s, uint32_t code, bool is_stream)
+static void lose_back(struct ek_relay *s, uint32_t code, bool is_stream,
+                      const char *why)
 {
     struct ek_reactor *w = s->reactor;
     s->back = NULL;
     if (s->state != EK_RELAY_OPENING) {
         ek_counter_add(&w->counters.backend_aborts, 1);
-        ek_relay_end_badly(s, code, "backend", "reset");
+        ek_relay_end_badly(s, code, "backend", why ? why : "reset");
         return;
     }
     if (!s->is_connected) {
@@ -518,7 +536,7 @@ static void lose_back(struct ek_relay *s, uint32_t code, bool is_stream)
     }
     ek_counter_add(&w->counters.backend_aborts, 1);
     if (is_stream && is_passed_on(s, code)) {
-        ek_relay_end_badly(s, code, "backend", "reset");
+        ek_relay_end_badly(s, code, "backend", why ? why : "reset");
         return;
     }
     ek_relay_refuse(s, 502,
@@ -529,73 +547,21 @@ static void lose_back(struct ek_relay *s, uint32_t code, bool is_stream)
 
 void ek_relay_reset(struct ek_half *from, uint32_t code)
 {
+    ek_relay_lost(from, code, NULL);
+}
+
+void ek_relay_lost(struct ek_half *from, uint32_t code, const char *why)
+{
     struct ek_relay *s = from->session;
     from->session = NULL;
     if (from == s->back) {
-        lose_back(s, code, from->ops == &ek_stream_ops);
+        lose_back(s, code, from->ops == &ek_stream_ops, why);
         return;
     }
     s->front = NULL;
     ek_counter_add(&s->reactor->counters.client_aborts, 1);
     ek_relay_end_badly(s, code, "client",
-                       code == EK_RESET_PROTOCOL ? "bad_request" : "left");
-}
-
-static bool is_ended(const struct ek_router *r, int32_t backend)
-{
-    const struct ek_upstream *u = ek_router_upstream(r, backend);
-    return u && ek_counter_get(&u->is_ended);
-}
-
-void ek_relay_end_removed(struct ek_reactor *w)
-{
-    const struct ek_router *r = w->router;
-    struct ek_link *next;
-    bool is_any = false;
-    for (size_t i = 0; i < r->n_upstreams && !is_any; i++)
-        is_any = is_ended(r, (int32_t)i);
-    for (struct ek_link *l = w->sessions.next; is_any && l != &w->sessions; l = next) {
-        struct ek_relay *s = EK_LINK_OWNER(l, struct ek_relay, link);
-        next = l->next;
-        if (!s->placement.pool || !is_ended(r, s->placement.backend))
-            continue;
-        if (ek_relay_ws_close(s, "removed"))
-            ek_relay_set_timer(s);
-        else if (s->state == EK_RELAY_OPEN)
-            ek_relay_end_ours(s, "removed", "the backend was taken out of service");
-        else
-            ek_relay_refuse(s, 503, "the backend was taken out of service");
-    }
-}
-
-static void end_for_drain(struct ek_relay *s)
-{
-    if (s->state == EK_RELAY_OPEN)
-        ek_relay_end_ours(s, "drain", "the proxy is shutting down");
-    else
-        ek_relay_refuse(s, 503, "the proxy is shutting down");
-}
-
-void ek_relay_close_all(struct ek_reactor *w)
-{
-    struct ek_link *next;
-    for (struct ek_link *l = w->sessions.next; l != &w->sessions; l = next) {
-        struct ek_relay *s = EK_LINK_OWNER(l, struct ek_relay, link);
-        next = l->next;
-        if (ek_relay_ws_close(s, "drain"))
-            ek_relay_set_timer(s);
-        else
-            end_for_drain(s);
-    }
-}
-
-void ek_relay_end_all(struct ek_reactor *w)
-{
-    while (!ek_link_is_alone(&w->sessions)) {
-        struct ek_relay *s = EK_LINK_OWNER(w->sessions.next, struct ek_relay, link);
-        if (ek_relay_ws_close(s, "drain"))
-            ek_relay_end_closed(s);
-        else
-            end_for_drain(s);
-    }
+                       why                         ? why
+                       : code == EK_RESET_PROTOCOL ? "bad_request"
+                                                   : "left");
 }

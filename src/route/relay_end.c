@@ -135,3 +135,64 @@ void ek_relay_refuse(struct ek_relay *s, int status, const char *why)
         front->ops->refuse(front, &r);
     finish(s, "proxy", why);
 }
+
+/* All of a reactor's ------------------------------------------------------------- */
+
+static bool is_ended(const struct ek_router *r, int32_t backend)
+{
+    const struct ek_upstream *u = ek_router_upstream(r, backend);
+    return u && ek_counter_get(&u->is_ended);
+}
+
+void ek_relay_end_removed(struct ek_reactor *w)
+{
+    const struct ek_router *r = w->router;
+    struct ek_link *next;
+    bool is_any = false;
+    for (size_t i = 0; i < r->n_upstreams && !is_any; i++)
+        is_any = is_ended(r, (int32_t)i);
+    for (struct ek_link *l = w->sessions.next; is_any && l != &w->sessions; l = next) {
+        struct ek_relay *s = EK_LINK_OWNER(l, struct ek_relay, link);
+        next = l->next;
+        if (!s->placement.pool || !is_ended(r, s->placement.backend))
+            continue;
+        if (ek_relay_ws_close(s, "removed"))
+            ek_relay_set_timer(s);
+        else if (s->state == EK_RELAY_OPEN)
+            ek_relay_end_ours(s, "removed", "the backend was taken out of service");
+        else
+            ek_relay_refuse(s, 503, "the backend was taken out of service");
+    }
+}
+
+static void end_for_drain(struct ek_relay *s)
+{
+    if (s->state == EK_RELAY_OPEN)
+        ek_relay_end_ours(s, "drain", "the proxy is shutting down");
+    else
+        ek_relay_refuse(s, 503, "the proxy is shutting down");
+}
+
+void ek_relay_close_all(struct ek_reactor *w)
+{
+    struct ek_link *next;
+    for (struct ek_link *l = w->sessions.next; l != &w->sessions; l = next) {
+        struct ek_relay *s = EK_LINK_OWNER(l, struct ek_relay, link);
+        next = l->next;
+        if (ek_relay_ws_close(s, "drain"))
+            ek_relay_set_timer(s);
+        else
+            end_for_drain(s);
+    }
+}
+
+void ek_relay_end_all(struct ek_reactor *w)
+{
+    while (!ek_link_is_alone(&w->sessions)) {
+        struct ek_relay *s = EK_LINK_OWNER(w->sessions.next, struct ek_relay, link);
+        if (ek_relay_ws_close(s, "drain"))
+            ek_relay_end_closed(s);
+        else
+            end_for_drain(s);
+    }
+}

@@ -78,10 +78,14 @@ struct ek_route_config {
     int64_t answer_timeout_us;  /* from the request to the answer's head; 0: none */
     int64_t tunnel_timeout_us;  /* a session without a byte; 0: none */
     int64_t websocket_ping_us;  /* of a side's silence, then a Ping to it; 0: none */
-    int64_t ping_timeout_us;    /* for any byte after it, then the session ends; 20 s */
-    bool counts_frames;         /* of WebSockets, for the log */
-    int64_t dead_peer_us; /* a peer that acknowledges nothing; 60 s; 0: kernel's */
-    int64_t max_age_us;   /* of a session, less up to a tenth; 0: none */
+    int64_t http2_ping_us; /* of a client's silence while it has streams; 0: none */
+    int64_t
+        backend_http2_ping_us; /* likewise of a backend's; gRPC's servers punish more
+                                      than one in 5 min unless told otherwise; 0: none */
+    int64_t ping_timeout_us;   /* for any byte after it, then the session ends; 20 s */
+    bool counts_frames;        /* of WebSockets, for the log */
+    int64_t dead_peer_us;      /* a peer that acknowledges nothing; 60 s; 0: kernel's */
+    int64_t max_age_us;        /* of a session, less up to a tenth; 0: none */
     int64_t resolve_interval_us; /* backends' names are asked for again; 30 s; 0: only
                                     those that were not resolved */
     ek_resolve_fn resolve;       /* NULL: the system's resolver */

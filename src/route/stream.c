@@ -17,6 +17,7 @@ static void on_half_over(struct ek_task *t)
 {
     struct ek_stream_half *h = EK_LINK_OWNER(t, struct ek_stream_half, end);
     ek_buf_release(&h->early);
+    ek_free(h->early_trailers);
     ek_free(h);
 }
 
@@ -192,10 +193,13 @@ int ek_streams_new(struct ek_streams **out, struct ek_reactor *w)
     o.head_timeout_us = config->head_timeout_us;
     o.idle_timeout_us = config->idle_timeout_us;
     o.stall_timeout_us = stall_us;
+    o.ping_interval_us = config->http2_ping_us;
+    o.ping_timeout_us = config->ping_timeout_us;
     int rc = s->backs
                  ? ek_h2_context_new(&s->front, w->loop, &ek_stream_front_handler, &o)
                  : EK_ENOMEM;
     o.handshake_timeout_us = config->connect_timeout_us;
+    o.ping_interval_us = config->backend_http2_ping_us;
     o.head_timeout_us = config->connect_timeout_us;
     if (!rc)
         rc = ek_h2_context_new(&s->back, w->loop, &ek_stream_back_handler, &o);

@@ -63,12 +63,37 @@ static void on_data(struct ek_h2_stream *s, const char *p, size_t n)
         ek_h2_consume(s, n);
 }
 
+static int keep_trailers(struct ek_stream_half *h, const struct ek_field *f, size_t n)
+{
+    size_t bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes += f[i].name.n + f[i].value.n;
+    struct ek_field *all = ek_calloc(1, n * sizeof *all + bytes);
+    if (!all)
+        return EK_ENOMEM;
+    char *at = (char *)(all + n);
+    for (size_t i = 0; i < n; i++) {
+        memcpy(at, f[i].name.p, f[i].name.n);
+        all[i].name = ek_text_of(at, f[i].name.n);
+        at += f[i].name.n;
+        if (f[i].value.n > 0)
+            memcpy(at, f[i].value.p, f[i].value.n);
+        all[i].value = ek_text_of(at, f[i].value.n);
+        at += f[i].value.n;
+    }
+    h->early_trailers = all;
+    h->n_early_trailers = n;
+    return 0;
+}
+
 static void on_end(struct ek_h2_stream *s, const struct ek_field *f, size_t n)
 {
     struct ek_stream_half *h = half_of(s);
-    if (h->is_early)
-        h->early_ended = true; /* no trailers: a request's are not worth keeping */
-    else if (n > 0)
+    if (h->is_early) {
+        h->early_ended = true;
+        if (n > 0 && keep_trailers(h, f, n))
+            ek_h2_close(h->conn->h2, EK_H2_INTERNAL_ERROR, "out of memory");
+    } else if (n > 0)
         ek_relay_trailers(&h->half, f, n);
     else
         ek_relay_end(&h->half);
@@ -114,7 +139,7 @@ static void on_stream_closed(struct ek_h2_stream *s, const struct ek_h2_end *e)
     if (h->half.session && moves(h, e))
         return;
     if (h->half.session)
-        ek_relay_reset(&h->half, code_of(h, e));
+        ek_relay_lost(&h->half, code_of(h, e), e->why);
     ek_stream_half_let_go(h);
 }
 

@@ -38,10 +38,13 @@ struct ek_stream_half {
     struct ek_half half;    /* first: ek_half of ops is this */
     struct ek_link of_conn; /* of conn->halves */
     struct ek_stream_conn *conn;
-    struct ek_h2_stream *stream; /* NULL: not opened yet, or over */
-    struct ek_buf early;         /* a request's body before the backend is there */
-    size_t n_held;               /* bytes passed on and not consumed */
-    struct ek_task end;          /* frees it */
+    struct ek_h2_stream *stream;     /* NULL: not opened yet, or over */
+    struct ek_buf early;             /* a request's body before the backend is there */
+    struct ek_field *early_trailers; /* (n_early_trailers) and its trailers; owned, one
+                                        block; NULL: none */
+    size_t n_early_trailers;
+    size_t n_held;      /* bytes passed on and not consumed */
+    struct ek_task end; /* frees it */
     bool is_front;
     bool is_grpc;
     bool is_early;    /* front: no resume yet; what comes is kept in `early` */

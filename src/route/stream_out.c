@@ -68,7 +68,7 @@ static void pass_early(struct ek_stream_half *h)
     }
     ek_buf_release(&early);
     if (h->half.session && h->early_ended)
-        ek_relay_end(&h->half);
+        ek_relay_trailers(&h->half, h->early_trailers, h->n_early_trailers);
 }
 
 static void op_resume(struct ek_half *half)

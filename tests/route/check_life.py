@@ -423,6 +423,246 @@ class Ends(Case):
         self.assertGreater(end["seconds"], 0)
 
 
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, RST, SETTINGS, PING_FRAME, GOAWAY = 0, 1, 3, 4, 6, 7
+END_STREAM, END_HEADERS, ACK = 1, 4, 1
+
+
+def h2(kind, flags=0, stream=0, payload=b""):
+    return (len(payload).to_bytes(3, "big") + bytes([kind, flags])
+            + stream.to_bytes(4, "big") + payload)
+
+
+def fields(*pairs):
+    """A header block of literals."""
+    return b"".join(b"\0" + bytes([len(n)]) + n + bytes([len(v)]) + v for n, v in pairs)
+
+
+REQUEST = fields((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/"),
+                 (b":authority", b"t"))
+
+
+def read_h2(client):
+    """(kind, flags, stream, payload), or None at the end."""
+    try:
+        head = client.exactly(9)
+    except ConnectionError:
+        return None
+    if len(head) < 9:
+        return None
+    return (head[3], head[4], int.from_bytes(head[5:9], "big"),
+            client.exactly(int.from_bytes(head[:3], "big")))
+
+
+def silent_h2(client, backend):
+    """A backend of HTTP/2 that begins an answer and acknowledges no PING."""
+    client.exactly(len(PREFACE))
+    client.send(h2(SETTINGS) + h2(SETTINGS, ACK))
+    while (got := read_h2(client)) is not None:
+        backend.note(got)
+        if got[0] == HEADERS:
+            client.send(h2(HEADERS, END_HEADERS, got[2], b"\x88"))
+
+
+class Http2(Case):
+    def open(self, proxy):
+        client = proxy.connect()
+        client.send(PREFACE + h2(SETTINGS) + h2(HEADERS, END_HEADERS, 1, REQUEST))
+        return client
+
+    def until(self, client, kind):
+        while (got := read_h2(client)) is not None:
+            if got[0] == kind:
+                return got
+        return None
+
+    def test_a_client_that_answers_no_ping_is_left_and_one_that_does_stays(self):
+        proxy = self.proxy([silent_h2], "h2=1", http2_ping_us=50000,
+                           ping_timeout_us=2000000)
+        client = self.open(proxy)
+        for _ in range(5):
+            got = self.until(client, PING_FRAME)
+            client.send(h2(PING_FRAME, ACK, 0, got[3]))
+        self.assertEqual(proxy.metric("open_sessions"), 1)
+        self.assertIsNotNone(self.until(client, GOAWAY))
+        end = self.last_end(proxy)
+        self.assertEqual((end["by"], end["why"]), ("client", "a PING was not answered"))
+        client.close()
+
+    def test_a_backend_that_answers_no_ping_is_left(self):
+        proxy = self.proxy([silent_h2], "h2=1", backend_http2_ping_us=50000,
+                           ping_timeout_us=500000)
+        client = self.open(proxy)
+        self.assertIsNotNone(self.until(client, RST))
+        end = self.last_end(proxy)
+        self.assertEqual((end["by"], end["why"]), ("backend", "a PING was not answered"))
+        self.assertTrue(any(f[0] == PING_FRAME for f in self.backends[0].requests))
+        client.close()
+
+    def test_a_connection_without_streams_is_not_pinged(self):
+        proxy = self.proxy([silent_h2], "h2=1", http2_ping_us=20000,
+                           idle_timeout_us=400000)
+        client = proxy.connect().send(PREFACE + h2(SETTINGS))
+        kinds = []
+        while (got := read_h2(client)) is not None:
+            kinds.append(got[0])
+        self.assertIn(GOAWAY, kinds)  # for idleness
+        self.assertNotIn(PING_FRAME, kinds)
+        client.close()
+
+    def test_trailers_that_come_before_the_backend_is_there_are_kept(self):
+        got = []
+
+        def serve(client, backend):
+            if client.head() is None:
+                return
+            got.append(client.until(b"0\r\n"))
+            got.append(client.until(b"\r\n\r\n"))
+            client.send("HTTP/1.1 204 No Content\r\n\r\n")
+        proxy = self.proxy([serve])
+        client = proxy.connect()
+        client.send(PREFACE + h2(SETTINGS) + h2(HEADERS, END_HEADERS, 1, REQUEST)
+                    + h2(DATA, 0, 1, b"hello")
+                    + h2(HEADERS, END_HEADERS | END_STREAM, 1,
+                         fields((b"x-sum", b"abc"), (b"x-none", b""))))
+        self.assertIsNotNone(self.until(client, HEADERS))
+        self.assertEqual(got[0], b"5\r\nhello\r\n0\r\n")
+        self.assertEqual(got[1].lower(), b"x-sum: abc\r\nx-none: \r\n\r\n")
+        client.close()
+
+    def test_interim_answers_without_end_are_ended(self):
+        def serve(client, backend):
+            client.head()
+            while True:
+                client.send("HTTP/1.1 103 Early Hints\r\nLink: " + "x" * 1000 + "\r\n\r\n")
+        for version in (1, 2):
+            proxy = self.proxy([serve])
+            if version == 1:
+                client = proxy.connect().send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+                statuses = []
+                while not statuses or statuses[-1] == 103:
+                    statuses.append(client.head()[0])
+                self.assertEqual(statuses[-1], 502)
+                n = len(statuses)
+            else:
+                client = self.open(proxy)
+                n = 0
+                while (got := read_h2(client)) and n < 1000:  # its end is END_STREAM
+                    n += got[0] == HEADERS
+                    if got[0] == RST or (got[0] <= HEADERS and got[1] & END_STREAM):
+                        break
+            self.assertLess(n, 200)
+            self.assertEqual(proxy.metric("bad_answers_total"), 1)
+            client.close()
+
+    def test_some_interim_answers_are_no_fault(self):
+        def serve(client, backend):
+            while client.head():
+                for _ in range(50):
+                    client.send("HTTP/1.1 102 Processing\r\n\r\n")
+                client.send("HTTP/1.1 204 No Content\r\n\r\n")
+        proxy = self.proxy([serve])
+        client = proxy.connect()
+        for _ in range(3):
+            client.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+            self.assertEqual([client.head()[0] for _ in range(51)], [102] * 50 + [204])
+        client.close()
+
+
+class DeadPeers(Case):
+    """A machine that is cut off: a network namespace whose link goes down."""
+
+    made = 0  # a namespace's links go some time after it
+
+    def setUp(self):
+        DeadPeers.made += 1
+        n = (os.getpid() + 5000 * DeadPeers.made) % 10000
+        self.space, self.ours, self.theirs = f"ek{n}", f"eka{n}", f"ekb{n}"
+        self.net = f"10.{200 + n % 50}.{n // 50 % 250}"
+        for command in (f"netns add {self.space}",
+                        f"link add {self.ours} type veth peer name {self.theirs}",
+                        f"link set {self.theirs} netns {self.space}",
+                        f"addr add {self.net}.1/30 dev {self.ours}",
+                        f"link set {self.ours} up",
+                        f"-n {self.space} addr add {self.net}.2/30 dev {self.theirs}",
+                        f"-n {self.space} link set {self.theirs} up"):
+            if command.startswith("netns"):
+                self.addCleanup(self.ip, f"netns del {self.space}")
+            if not self.ip(command):
+                self.skipTest("no network namespaces here")
+
+    def ip(self, command):
+        try:
+            return subprocess.run(["ip", *command.split()],
+                                  capture_output=True).returncode == 0
+        except OSError:
+            return False
+
+    def run_there(self, script, *words):
+        process = subprocess.Popen(
+            ["ip", "netns", "exec", self.space, sys.executable, "-c", script, *words],
+            stdout=subprocess.PIPE, text=True)
+
+        def end():
+            process.kill()
+            process.wait()
+            process.stdout.close()
+        self.addCleanup(end)
+        return process
+
+    def cut(self):
+        self.assertTrue(self.ip(f"-n {self.space} link set {self.theirs} down"))
+
+    def assert_found(self, proxy, side):
+        self.assertTrue(wait_for(lambda: proxy.records("session_end"), 60))
+        end = self.last_end(proxy)
+        self.assertEqual((end["by"], end["why"]), (side, "dead_peer"))
+
+    def test_a_client_that_is_cut_off_is_found(self):
+        proxy = self.proxy([Frames()], "listen=0.0.0.0:0", dead_peer_us=3000000)
+        process = self.run_there(
+            "import socket, sys\n"
+            "s = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
+            "s.sendall(sys.argv[3].encode())\n"
+            "print(s.recv(12).decode(), flush=True)\n"
+            "s.recv(1 << 20)\n"
+            "s.recv(1)\n",
+            f"{self.net}.1", str(proxy.port),
+            "GET / HTTP/1.1\r\nHost: h\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+            "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            "Sec-WebSocket-Version: 13\r\n\r\n")
+        self.assertEqual(process.stdout.readline(), "HTTP/1.1 101\n")
+        self.cut()
+        self.assert_found(proxy, "client")
+
+    def test_a_backend_that_is_cut_off_is_found(self):
+        process = self.run_there(
+            "import base64, hashlib, socket\n"
+            "l = socket.create_server(('0.0.0.0', 0))\n"
+            "print(l.getsockname()[1], flush=True)\n"
+            "kept = []\n"
+            "while True:\n"
+            "    s, _ = l.accept()\n"
+            "    kept.append(s)\n"
+            "    head = s.recv(65536)\n"
+            "    if not head:\n"
+            "        continue\n"
+            "    at = head.lower().index(b'sec-websocket-key: ') + 19\n"
+            "    key = head[at:head.index(b'\\r', at)]\n"
+            "    key += b'258EAFA5-E914-47DA-95CA-C5AB0DC85B11'\n"
+            "    s.sendall(b'HTTP/1.1 101 S\\r\\nUpgrade: websocket\\r\\n'\n"
+            "              b'Connection: Upgrade\\r\\nSec-WebSocket-Accept: '\n"
+            "              + base64.b64encode(hashlib.sha1(key).digest())\n"
+            "              + b'\\r\\n\\r\\n')\n")
+        port = int(process.stdout.readline())
+        proxy = self.proxy_of([f"b={self.net}.2:{port}"], dead_peer_us=3000000)
+        client = proxy.connect()
+        self.assertEqual(client.upgrade()[0], 101)
+        self.cut()
+        self.assert_found(proxy, "backend")
+        client.close()
+
+
 class Names(Case):
     """Backends' names, asked for again by a resolver that reads a file."""
 

@@ -52,6 +52,8 @@ static const struct number {
     CONFIG(resolve_interval_us, 8),
     CONFIG(websocket_ping_us, 8),
     CONFIG(ping_timeout_us, 8),
+    CONFIG(http2_ping_us, 8),
+    CONFIG(backend_http2_ping_us, 8),
     CONFIG(counts_frames, 1),
     CONFIG(drain_us, 8),
     CONFIG(report_interval_us, 8),
