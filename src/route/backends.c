@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "route/orca_oob.h"
+#include "route/resolve.h"
 #include "route/run_int.h"
 
 #include <assert.h>
@@ -37,6 +38,9 @@ static void show(struct ek_route *r, int32_t backend, struct ek_upstream *u)
 
 static int ask(struct ek_route *r, int32_t backend)
 {
+    const struct ek_upstream *u = upstream_at(r, backend);
+    if (u->n_addresses == 0 || (u->config.agent && u->agent.n == 0))
+        ek_resolver_hurry(r->resolver);
     int rc = ek_route_start_probes(r, backend);
     if (!rc && upstream_at(r, backend)->config.reports_orca)
         rc = ek_orca_oob_start(r->orca, backend);

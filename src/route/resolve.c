@@ -40,6 +40,7 @@ struct ek_resolver {
     struct name *names; /* (n) owned */
     size_t n;
     int64_t due_us;  /* main thread's */
+    bool is_hurried; /* likewise: names wait that nobody was asked for */
     bool is_missing; /* likewise: some name has no address, or had no answer */
 };
 
@@ -274,6 +275,12 @@ int ek_resolver_ask_now(struct ek_resolver *s)
     return 0;
 }
 
+void ek_resolver_hurry(struct ek_resolver *s)
+{
+    if (s)
+        s->is_hurried = true;
+}
+
 void ek_resolver_work(struct ek_resolver *s)
 {
     const struct ek_route *r = s->route;
@@ -284,7 +291,8 @@ void ek_resolver_work(struct ek_resolver *s)
         return;
     if (state == DONE)
         take_answers(s);
-    bool is_due = ek_loop_now_us(r->loop) >= s->due_us;
+    bool is_due = s->is_hurried || ek_loop_now_us(r->loop) >= s->due_us;
+    s->is_hurried = false;
     if (is_due && gather(s, r->config->resolve_interval_us <= 0)) {
         s->due_us = ek_loop_now_us(r->loop) + missing_us;
         is_due = false;

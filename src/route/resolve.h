@@ -22,6 +22,8 @@ void ek_resolver_free(struct ek_resolver *s); /* NULL is fine */
 /* Asks for all names and waits for the answers: before sessions come. Errors: EK_ENOMEM;
  * a name that is not resolved is none. */
 int ek_resolver_ask_now(struct ek_resolver *s) EK_MUST_USE;
+/* A backend came whose names were not resolved yet: work has them asked for next. */
+void ek_resolver_hurry(struct ek_resolver *s); /* NULL is fine */
 /* Takes answers, and has the thread ask when that is due; called now and then. */
 void ek_resolver_work(struct ek_resolver *s);
 

@@ -81,14 +81,21 @@ static int set_addresses(struct ek_upstream *u, const struct ek_address *list, s
 /* What needs no resolver. */
 static int read_addresses(struct ek_upstream *u, struct ek_err *err)
 {
-    const struct ek_route_backend *b = &u->config;
-    int rc = ek_address_is_name(b->spec.address)
-                 ? 0
-                 : ek_address_resolve_all(&u->addresses, &u->n_addresses,
-                                          b->spec.address, true, err);
-    if (!rc && b->agent && !ek_address_is_name(b->agent))
-        rc = ek_address_resolve(&u->agent, b->agent, err);
-    return rc;
+    const char *text = u->config.spec.address;
+    if (ek_address_is_name(text))
+        return 0;
+    return ek_address_resolve_all(&u->addresses, &u->n_addresses, text, true, err);
+}
+
+static int read_agent(struct ek_upstream *u, const struct ek_upstream *before,
+                      struct ek_err *err)
+{
+    const char *text = u->config.agent;
+    if (before && is_same(text, before->config.agent))
+        u->agent = before->agent;
+    else if (text && !ek_address_is_name(text))
+        return ek_address_resolve(&u->agent, text, err);
+    return 0;
 }
 
 int ek_upstream_new(struct ek_upstream **out, const struct ek_route_backend *b,
@@ -102,7 +109,6 @@ int ek_upstream_new(struct ek_upstream **out, const struct ek_route_backend *b,
     if (!ek_address_host(u->host, b->spec.address))
         u->host[0] = 0;
     if (before) {
-        u->agent = before->agent;
         u->backend = before->backend;
         u->since_us = before->since_us;
         if (connects_alike(b, &before->config))
@@ -111,6 +117,8 @@ int ek_upstream_new(struct ek_upstream **out, const struct ek_route_backend *b,
     } else {
         rc = read_addresses(u, err);
     }
+    if (!rc)
+        rc = read_agent(u, before, err);
     if (!rc && b->has_tls)
         rc = open_tls(u, err);
     if (rc) {

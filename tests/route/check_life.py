@@ -249,6 +249,16 @@ class Pings(Case):
         except ConnectionError:
             return None
 
+    def test_pongs_keep_a_session_over_the_limit_of_silence(self):
+        proxy = self.proxy([Frames()], websocket_ping_us=50000, tunnel_timeout_us=2000000)
+        client = proxy.connect()
+        client.upgrade()
+        until = time.monotonic() + 3
+        while time.monotonic() < until:
+            client.send(frame(PONG, read_frame(client)[1], MASK))
+        self.assertEqual(proxy.metric("open_sessions"), 1)
+        client.close()
+
     def test_a_ping_waits_for_the_end_of_a_frame(self):
         backend = Frames()
         proxy = self.proxy([backend], websocket_ping_us=50000)
