@@ -213,23 +213,21 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame,
     return verdict(c);
 }
 
-/* nghttp2, which keeps no closed streams here, would skip heads and data for them. A
- * client that cannot know of a reset of ours breaks HTTP/2 by them (RFC 9113 5.1,
- * 5.1.1); of others heads are counted, for each has HPACK at work. */
+/* nghttp2, which keeps no closed streams here, would skip heads for them. A client that
+ * cannot know of a reset of ours breaks HTTP/2 by them (RFC 9113 5.1, 5.1.1); those of
+ * others are counted, for each has HPACK at work. (Of DATA it says nothing.) */
 static void check_closed(struct ek_h2 *c, const nghttp2_frame_hd *hd)
 {
     struct ek_counter *n = &c->context->counts.protocol_errors;
     uint32_t id = (uint32_t)hd->stream_id;
-    bool is_head = hd->type == NGHTTP2_HEADERS;
-    if (!c->is_server || id % 2 == 0 || (!is_head && hd->type != NGHTTP2_DATA))
+    if (!c->is_server || id % 2 == 0 || hd->type != NGHTTP2_HEADERS)
         return;
     if (id >= c->next_id) {
-        if (is_head && id > c->next_id) {
+        if (id > c->next_id) {
             c->skipped_from = c->next_id;
             c->skipped_to = id;
         }
-        if (is_head)
-            c->next_id = id + 2;
+        c->next_id = id + 2;
         return;
     }
     if (nghttp2_session_find_stream(c->session, hd->stream_id))
@@ -237,8 +235,8 @@ static void check_closed(struct ek_h2 *c, const nghttp2_frame_hd *hd)
     if (id >= c->skipped_from && id < c->skipped_to)
         ek_h2_fail(c, EK_H2_PROTOCOL_ERROR, "a stream id that was passed over", n);
     else if (!c->has_reset && !c->is_goaway)
-        ek_h2_fail(c, EK_H2_STREAM_CLOSED, "frames for a stream that is closed", n);
-    else if (is_head)
+        ek_h2_fail(c, EK_H2_STREAM_CLOSED, "a head for a stream that is closed", n);
+    else
         count_frame(c);
 }
 
