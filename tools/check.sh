@@ -56,7 +56,7 @@ gate_tsan() {
     # The scripts drive keel with the real model, thirty times slower here; serve/server
     # takes the same threads through the same hand-overs with a model of a few lines.
     build tsan && ctest --preset tsan -j "$jobs" -LE slow \
-        -R '^(base/(team|ring|slots|log)|session/|net/|serve/|lm/|route/(pool|policy)$)' -E '^serve/(openai|http_abuse|serve|page)$'
+        -R '^(base/(team|ring|slots|log)|session/|net/|serve/|lm/|route/(pool|policy|chaos|proxy|floods|smuggling)$)' -E '^serve/(openai|http_abuse|serve|page)$'
 }
 
 gate_fuzz() {
