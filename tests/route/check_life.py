@@ -586,7 +586,7 @@ class DeadPeers(Case):
 
     def setUp(self):
         DeadPeers.made += 1
-        n = (os.getpid() + 5000 * DeadPeers.made) % 10000
+        n = (os.getpid() + 3331 * DeadPeers.made) % 10000
         self.space, self.ours, self.theirs = f"ek{n}", f"eka{n}", f"ekb{n}"
         self.net = f"10.{200 + n % 50}.{n // 50 % 250}"
         for command in (f"netns add {self.space}",
@@ -642,6 +642,22 @@ class DeadPeers(Case):
             "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
             "Sec-WebSocket-Version: 13\r\n\r\n")
         self.assertEqual(process.stdout.readline(), "HTTP/1.1 101\n")
+        self.cut()
+        self.assert_found(proxy, "client")
+
+    def test_a_client_of_http_2_that_is_cut_off_is_found(self):
+        proxy = self.proxy([silent_h2], "h2=1", "listen=0.0.0.0:0", dead_peer_us=3000000)
+        process = self.run_there(
+            "import socket, sys\n"
+            "s = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
+            "s.sendall(bytes.fromhex(sys.argv[3]))\n"
+            "print(len(s.recv(1)), flush=True)\n"
+            "while s.recv(65536):\n"
+            "    pass\n",
+            f"{self.net}.1", str(proxy.port),
+            (PREFACE + h2(SETTINGS) + h2(HEADERS, END_HEADERS, 1, REQUEST)).hex())
+        self.assertEqual(process.stdout.readline(), "1\n")
+        self.assertTrue(wait_for(lambda: proxy.records("session_start")))
         self.cut()
         self.assert_found(proxy, "client")
 
