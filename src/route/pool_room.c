@@ -18,8 +18,9 @@
 #include <math.h>
 
 #define CPU_TRUST      0.7 /* found by `keel simulate`: flat from 0.6 to 0.8 */
-#define PRIOR_COST     0.1 /* cores of a session before one was seen */
-#define PRIOR_SESSIONS 10  /* that it counts as */
+#define PRIOR_COST     0.1 /* cores of a session before one was seen, if no report tells */
+#define PRIOR_SESSIONS 10 /* that it counts as */
+#define LEAST_COST     1e-6
 
 static int32_t room_of(const struct ek_pool *pool, int32_t i)
 {
@@ -247,6 +248,7 @@ struct sums {
     double all, own;                  /* sessions, by fresh reports that count them */
     double weight, least, most;
     double cpu, cpu_sessions; /* cores in use and sessions, by reports of CPU */
+    double per_core, n_cost;  /* sessions a core, by reports that say what one costs */
     int32_t n_up, n_fresh, n_usable;
 };
 
@@ -270,6 +272,10 @@ static void add_up(struct sums *s, const struct ek_pool *pool,
         s->cpu += b->report.cpu_utilization * ek_backend_cores(b);
         s->cpu_sessions += b->sessions;
     }
+    if ((b->report.has & EK_LOAD_COST) && b->report.session_cost > 0) {
+        s->per_core += 1 / fmax(b->report.session_cost, LEAST_COST);
+        s->n_cost++;
+    }
     if (b->report.has & EK_LOAD_ACTIVE) {
         s->all += b->sessions;
         s->own += b->own_sessions;
@@ -292,8 +298,11 @@ static void set_shares(struct ek_pool *pool, const struct sums *s)
                       2 * s->n_fresh >= s->n_up && s->n_fresh > 0     ? EK_TRUST_FRESH
                       : 2 * s->n_usable >= s->n_up && s->n_usable > 0 ? EK_TRUST_OLD
                                                                       : EK_TRUST_NONE);
+    /* What backends say holds their application's own prior. The harmonic mean: one
+     * that says too much changes little. */
+    double prior = s->n_cost > 0 ? s->n_cost / s->per_core : PRIOR_COST;
     pool->fleet_cost =
-        (s->cpu + PRIOR_SESSIONS * PRIOR_COST) / (s->cpu_sessions + PRIOR_SESSIONS);
+        (s->cpu + PRIOR_SESSIONS * prior) / (s->cpu_sessions + PRIOR_SESSIONS);
     ek_shared_f64_set(&pool->weight_sum, s->weight);
     ek_shared_i32_set(&pool->is_weighted, s->n_up > 0 && s->most > s->least);
 }

@@ -291,6 +291,33 @@ static uint64_t run_of(enum ek_policy policy, uint64_t seed)
     return trail;
 }
 
+/* Two backends of 0.02 and 0.04 cores whose sessions take 0.001 each: the larger has room
+ * for 18, the smaller for 8. What a session costs is what they say, and not the 0.1 cores
+ * of a backend that says nothing: by those both would be full many times over. */
+static void small_sessions_are_placed_by_what_they_cost(void **state)
+{
+    (void)state;
+    struct kit k;
+    struct ek_placement p;
+    kit_open(&k, EK_POLICY_EFFECTIVE_CAPACITY, NULL, 2);
+    for (int i = 0; i < 2; i++) {
+        double n = i ? 22 : 12;
+        struct ek_load_report r = {
+            .has = EK_LOAD_ACTIVE | EK_LOAD_CAPACITY | EK_LOAD_YOUNG | EK_LOAD_CPU |
+                   EK_LOAD_CORES | EK_LOAD_COST,
+            .active_sessions = n,
+            .effective_capacity = n + 5,
+            .cores = i ? 0.04 : 0.02,
+            .cpu_utilization = n * 0.001 / (i ? 0.04 : 0.02),
+            .session_cost = 0.001,
+        };
+        assert_int_equal(ek_pool_report(k.pool, i, &r, k.now), 0);
+    }
+    assert_int_equal(kit_place(&k, 0, &p), 1);
+    ek_placement_end(&p, k.now);
+    ek_pool_free(k.pool);
+}
+
 static void the_same_seed_decides_the_same(void **state)
 {
     (void)state;
@@ -322,6 +349,7 @@ int main(void)
         cmocka_unit_test(one_key_for_all_stays_within_the_bound),
         cmocka_unit_test(ties_are_broken_at_random),
         cmocka_unit_test(never_onto_a_full_backend_while_another_has_room),
+        cmocka_unit_test(small_sessions_are_placed_by_what_they_cost),
         cmocka_unit_test(the_same_seed_decides_the_same),
         cmocka_unit_test(policies_are_found_by_their_words),
     };
