@@ -2,16 +2,23 @@
  * burning CPU for it, counts its sessions with libevenkeel, and tells a proxy how many
  * more it can carry.
  *
- *   voice [--port N] [--burn-us N] [--cores X] [--max-sessions N] [--name TEXT]
+ *   voice [--host ADDRESS] [--port N] [--burn-us N] [--cores X] [--quota X]
+ *         [--agent-port N] [--max-sessions N] [--prior-cost X] [--window-ms N]
+ *         [--name TEXT]
  *
  *   ws://HOST:PORT/...   a session; silent ones cost nothing
  *   GET /load            the tracker's report as JSON: what `keel route` polls
+ *   GET /orca            the same as a message of ORCA, for who streams it by gRPC
  *   GET /metrics         the same for Prometheus
+ *   GET /frames          how many found their CPU, how many not
+ *   agent-port           HAProxy's agent-check line
  *   POST /drain          no new sessions from here on
  *   GET /...             the name
  *
  * One thread, level-triggered epoll. --cores says how much of the machine this server
- * may count on, where no cgroup says it. Everything that has to do with the tracker is
+ * may count on, where no cgroup says it; --quota says it and holds to it, as a cgroup
+ * would: a frame for which no CPU is left is echoed without (late speech is lost, not
+ * done later). Everything that has to do with the tracker is
  * marked "tracker:".
  */
 #include <arpa/inet.h>
@@ -44,10 +51,14 @@ struct conn {
 };
 
 struct server {
-    int epoll_fd, listen_fd;
+    int epoll_fd, listen_fd, agent_fd; /* agent_fd: -1 without */
     struct ek_tracker *tracker;
     const char *name;
     long burn_us;
+    double quota;           /* cores; 0: none */
+    double left_us;         /* of it */
+    int64_t left_at_us;     /* when that was so */
+    long n_burnt, n_unpaid; /* frames */
 };
 
 /* Bytes ------------------------------------------------------------------------ */
@@ -179,6 +190,14 @@ static bool answer_report(struct server *s, struct conn *c, enum ek_tracker_enco
     return answer(c, "200 OK", ek_tracker_encoding_type(e), text, n);
 }
 
+static bool answer_frames(struct server *s, struct conn *c)
+{
+    char text[64];
+    int n = snprintf(text, sizeof text, "{\"burnt\":%ld,\"unpaid\":%ld}", s->n_burnt,
+                     s->n_unpaid);
+    return answer(c, "200 OK", "application/json", text, (size_t)n);
+}
+
 static bool take_request(struct server *s, struct conn *c, const char *head)
 {
     char key[64], upgrade[64];
@@ -188,6 +207,10 @@ static bool take_request(struct server *s, struct conn *c, const char *head)
         return open_session(s, c, key);
     if (strncmp(head, "GET /load ", 10) == 0)
         return answer_report(s, c, EK_TRACKER_JSON);
+    if (strncmp(head, "GET /orca ", 10) == 0)
+        return answer_report(s, c, EK_TRACKER_ORCA_PROTO);
+    if (strncmp(head, "GET /frames ", 12) == 0)
+        return answer_frames(s, c);
     if (strncmp(head, "GET /metrics ", 13) == 0)
         return answer_report(s, c, EK_TRACKER_PROMETHEUS);
     if (strncmp(head, "POST /drain ", 12) == 0)
@@ -197,16 +220,40 @@ static bool take_request(struct server *s, struct conn *c, const char *head)
 
 /* WebSocket -------------------------------------------------------------------- */
 
-static int64_t cpu_us(void)
+static int64_t clock_us(clockid_t id)
 {
     struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    clock_gettime(id, &t);
     return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
 
-static void burn(long us)
+/* A quarter of a second's quota may be saved up. */
+static bool can_pay(struct server *s)
 {
-    for (int64_t until = cpu_us() + us; cpu_us() < until;)
+    if (s->quota <= 0)
+        return true;
+    int64_t now = clock_us(CLOCK_MONOTONIC);
+    double most = s->quota * 250000;
+    if (most < (double)s->burn_us)
+        most = (double)s->burn_us;
+    s->left_us += s->quota * (double)(now - s->left_at_us);
+    s->left_us = s->left_us < most ? s->left_us : most;
+    s->left_at_us = now;
+    if (s->left_us < (double)s->burn_us)
+        return false;
+    s->left_us -= (double)s->burn_us;
+    return true;
+}
+
+static void burn(struct server *s)
+{
+    if (!can_pay(s)) {
+        s->n_unpaid++;
+        return;
+    }
+    s->n_burnt++;
+    int64_t until = clock_us(CLOCK_THREAD_CPUTIME_ID) + s->burn_us;
+    while (clock_us(CLOCK_THREAD_CPUTIME_ID) < until)
         continue;
 }
 
@@ -257,7 +304,7 @@ static long take_frame(struct server *s, struct conn *c, unsigned char *p, size_
     int opcode = p[0] & 15;
     unsigned char first = opcode == 9 ? 0x8a : p[0]; /* ping: pong */
     if (opcode <= 2)
-        burn(s->burn_us); /* somebody speaks */
+        burn(s); /* somebody speaks */
     if (opcode != 10 && !put_frame(c, first, (char *)p + k, (size_t)len))
         return -1;
     c->is_ending |= opcode == 8;
@@ -346,34 +393,58 @@ static void accept_all(struct server *s)
     }
 }
 
-static int listen_on(int port)
+/* tracker: HAProxy asks by connecting. */
+static void answer_agent(struct server *s)
+{
+    char text[EK_TRACKER_ENCODED_MAX];
+    size_t n = 0;
+    int fd = accept4(s->agent_fd, NULL, NULL, SOCK_CLOEXEC);
+    if (fd < 0)
+        return;
+    if (!ek_tracker_encode(s->tracker, EK_TRACKER_AGENT, text, sizeof text, &n) &&
+        send(fd, text, n, MSG_NOSIGNAL) < 0)
+        perror("voice: agent");
+    close(fd);
+}
+
+static int listen_on(const char *host, int port)
 {
     int on = 1;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    struct sockaddr_in a = {.sin_family = AF_INET,
-                            .sin_port = htons((uint16_t)port),
-                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
     socklen_t n = sizeof a;
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (fd < 0 || bind(fd, (struct sockaddr *)&a, n) || listen(fd, 1024) ||
+    if (fd < 0 || inet_pton(AF_INET, host, &a.sin_addr) != 1 ||
+        bind(fd, (struct sockaddr *)&a, n) || listen(fd, 1024) ||
         getsockname(fd, (struct sockaddr *)&a, &n)) {
         perror("voice");
         exit(1);
     }
-    printf("listening 127.0.0.1:%d\n", ntohs(a.sin_port));
+    printf("listening %s:%d\n", host, ntohs(a.sin_port));
     fflush(stdout);
     return fd;
 }
 
+static void watch(struct server *s, int fd, void *owner)
+{
+    struct epoll_event e = {.events = EPOLLIN, .data.ptr = owner};
+    if (fd >= 0 && epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, fd, &e)) {
+        perror("voice");
+        exit(1);
+    }
+}
+
 static void run(struct server *s)
 {
-    struct epoll_event e = {.events = EPOLLIN, .data.ptr = NULL};
     struct epoll_event batch[MAX_EVENTS];
-    epoll_ctl(s->epoll_fd, EPOLL_CTL_ADD, s->listen_fd, &e);
+    watch(s, s->listen_fd, NULL);
+    watch(s, s->agent_fd, s);
     for (;;) {
         int n = epoll_wait(s->epoll_fd, batch, MAX_EVENTS, -1);
         for (int i = 0; i < n; i++) {
-            if (batch[i].data.ptr)
+            if (batch[i].data.ptr == s)
+                answer_agent(s);
+            else if (batch[i].data.ptr)
                 on_ready(s, batch[i].data.ptr, batch[i].events);
             else
                 accept_all(s);
@@ -385,19 +456,30 @@ static void run(struct server *s)
 
 int main(int argc, char **argv)
 {
-    struct server s = {.name = "voice"};
+    struct server s = {.name = "voice", .agent_fd = -1};
     struct ek_tracker_options o;
+    const char *host = "127.0.0.1";
     char why[200];
-    int port = 0;
+    int port = 0, agent_port = 0;
     ek_tracker_options_init(&o, sizeof o); /* tracker */
     o.prior_cost = 0.01;
     for (int i = 1; i + 1 < argc; i += 2) {
         if (strcmp(argv[i], "--port") == 0)
             port = (int)strtol(argv[i + 1], NULL, 10);
+        else if (strcmp(argv[i], "--agent-port") == 0)
+            agent_port = (int)strtol(argv[i + 1], NULL, 10);
+        else if (strcmp(argv[i], "--host") == 0)
+            host = argv[i + 1];
         else if (strcmp(argv[i], "--burn-us") == 0)
             s.burn_us = strtol(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--cores") == 0)
             o.cores = strtod(argv[i + 1], NULL);
+        else if (strcmp(argv[i], "--quota") == 0)
+            o.cores = s.quota = strtod(argv[i + 1], NULL);
+        else if (strcmp(argv[i], "--prior-cost") == 0)
+            o.prior_cost = strtod(argv[i + 1], NULL);
+        else if (strcmp(argv[i], "--window-ms") == 0)
+            o.window_us = strtol(argv[i + 1], NULL, 10) * 1000;
         else if (strcmp(argv[i], "--max-sessions") == 0)
             o.max_sessions = (int32_t)strtol(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--name") == 0)
@@ -408,7 +490,10 @@ int main(int argc, char **argv)
     if (ek_tracker_new(&s.tracker, &o, why, sizeof why))
         return fprintf(stderr, "voice: %s\n", why), 1;
     s.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    s.listen_fd = listen_on(port);
+    s.left_at_us = clock_us(CLOCK_MONOTONIC);
+    s.listen_fd = listen_on(host, port);
+    if (agent_port > 0)
+        s.agent_fd = listen_on(host, agent_port);
     run(&s);
     return 1;
 }
