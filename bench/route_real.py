@@ -443,6 +443,9 @@ def against_best(results, names):
     if not peers or "keel" not in names:
         return None
     best = min(peers, key=lambda n: statistics.mean(r[n]["overloaded"] for r in results))
+    if not any(r[best]["overloaded"] for r in results):
+        print("%s was never overloaded: nothing to compare" % best)
+        return None
     ratios = sorted(r["keel"]["overloaded"] / r[best]["overloaded"] for r in results
                     if r[best]["overloaded"] > 0)
     total = sum(r["keel"]["overloaded"] for r in results) / sum(r[best]["overloaded"] for r in results)
