@@ -1,6 +1,6 @@
 /* Our server's and client's end of HTTP/2, talking to each other over a socket pair. */
 #include "net/client.h"
-#include "net/h2.h"
+#include "net/h2_int.h"
 
 #include <stdio.h>
 
@@ -458,6 +458,24 @@ static void any_failed_allocation_ends_streams_and_connections_once(void **state
     restart(f, &o);
 }
 
+static void a_connection_whose_ids_ran_out_serves_its_last_stream(void **state)
+{
+    struct fixture *f = *state;
+    int rc;
+    f->server.answers = true;
+    assert_int_equal(
+        nghttp2_session_set_next_stream_id(f->client.conn->session, INT32_MAX), 0);
+    assert_true(ek_h2_can_open(f->client.conn));
+    struct call *c = must_request(f, "/last", true);
+    assert_false(ek_h2_can_open(f->client.conn)); /* so another one is made */
+    assert_null(request(f, "/over", true, &rc));
+    assert_int_equal(rc, EK_EBUSY);
+    turns(f, 8);
+    assert_int_equal(c->status, 200);
+    assert_false(c->end.was_reset);
+    assert_int_equal(f->server.n_calls, 1);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -472,6 +490,7 @@ int main(void)
         T(a_drain_ends_when_its_streams_have),
         T(streams_tell_whether_they_may_be_tried_elsewhere),
         T(streams_of_a_lost_connection_are_told),
+        T(a_connection_whose_ids_ran_out_serves_its_last_stream),
         T(any_failed_allocation_ends_streams_and_connections_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
