@@ -2,8 +2,8 @@
 #include "base/json.h"
 #include "cli/data.h"
 #include "cli/progress.h"
+#include "cli/trained.h"
 #include "cli/verb.h"
-#include "train/trained.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -120,12 +120,6 @@ static int add_text(struct ek_buf *b, const struct ek_trained *t, const char *pa
     return rc;
 }
 
-static bool on_read(void *arg, int64_t done, int64_t total)
-{
-    ek_progress_bytes(arg, done, total);
-    return !ek_interrupt_seen();
-}
-
 static int evaluate(struct ek_buf *out, const char *folder, const struct settings *set,
                     bool *is_input, struct ek_err *err)
 {
@@ -133,16 +127,11 @@ static int evaluate(struct ek_buf *out, const char *folder, const struct setting
     static const char *const names[] = {"test", "valid"};
     struct ek_trained t;
     struct ek_evaluation e;
-    struct ek_progress reading;
     const struct ek_trained_options o = {.has_data = true,
                                          .data_path = set->data,
                                          .part = parts[set->part],
-                                         .threads = set->threads,
-                                         .on_progress = on_read,
-                                         .arg = &reading};
-    ek_progress_begin(&reading, "reading", true);
-    int rc = ek_trained_open(&t, folder, &o, err);
-    ek_progress_end(&reading);
+                                         .threads = set->threads};
+    int rc = ek_verb_trained_open(&t, folder, o, err);
     if (rc)
         return rc;
     *is_input = false;

@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "cli/data.h"
 #include "cli/progress.h"
+#include "cli/trained.h"
 #include "cli/verb.h"
-#include "train/trained.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -216,33 +216,16 @@ static int add_text(struct ek_buf *b, const struct work *w)
     return rc;
 }
 
-static bool on_read(void *arg, int64_t done, int64_t total)
-{
-    ek_progress_bytes(arg, done, total);
-    return !ek_interrupt_seen();
-}
-
-static int open_trained(struct work *w, const char *folder, struct ek_err *err)
-{
-    struct ek_progress reading;
-    const struct ek_trained_options o = {.has_data = w->set->user || w->set->data,
-                                         .data_path = w->set->data,
-                                         .part = EK_PART_TRAIN,
-                                         .threads = w->set->threads,
-                                         .on_progress = on_read,
-                                         .arg = &reading};
-    ek_progress_begin(&reading, "reading", true);
-    int rc = ek_trained_open(&w->t, folder, &o, err);
-    ek_progress_end(&reading);
-    return rc;
-}
-
 /* *is_usage: what was asked for is to blame, not a file. */
 static int recommend(struct work *w, struct ek_buf *out, const char *folder,
                      bool *is_usage, struct ek_err *err)
 {
     const struct settings *set = w->set;
-    int rc = open_trained(w, folder, err);
+    const struct ek_trained_options o = {.has_data = set->user || set->data,
+                                         .data_path = set->data,
+                                         .part = EK_PART_TRAIN,
+                                         .threads = set->threads};
+    int rc = ek_verb_trained_open(&w->t, folder, o, err);
     if (rc)
         return rc;
     *is_usage = true;

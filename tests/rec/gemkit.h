@@ -3,18 +3,14 @@
 #ifndef EVENKEEL_TESTS_REC_GEMKIT_H
 #define EVENKEEL_TESTS_REC_GEMKIT_H
 
-#include "base/rng.h"
-#include "base/team.h"
-#include "rec/model.h"
-#include "testkit.h"
+#include "framekit.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#define N_ITEMS  19
-#define MAX_B    8
-#define MAX_T    128
-#define COUNT(a) (sizeof(a) / sizeof *(a))
+#define N_ITEMS 19
+#define MAX_B   8
+#define MAX_T   128
 
 enum { SEGMENT, AGE, DEVICE, RATING, N_COLUMNS };
 
@@ -108,50 +104,32 @@ static inline void gk_fill(struct gemkit *k, size_t from, size_t to)
     k->b.columns[RATING].numbers = k->rating;
 }
 
-/* Gains of 1, biases of 0 and small bases would hide what reads them. */
-static inline void gk_scramble(struct ek_params *params)
-{
-    struct ek_rng rng;
-    ek_rng_init(&rng, 9);
-    for (int i = 0; i < ek_params_count(params); i++) {
-        struct ek_param *p = ek_params_get(params, i);
-        for (int64_t j = 0; j < p->rows * p->cols; j++)
-            p->value[j] = (float)((ek_rng_uniform(&rng) - 0.5) * 1.2);
-    }
-}
-
 enum gk_use { GK_RUNS, GK_TRAINS, GK_TRAINS_FRESH }; /* fresh: initial values stay */
 
 static inline void gk_open(struct gemkit *k, const struct ek_rec_config *c,
                            int n_threads, enum gk_use use)
 {
-    struct ek_err err = EK_ERR_INIT;
     memset(k, 0, sizeof *k);
+    struct frame f =
+        frame_open(c, &gk_shape,
+                   (struct frame_how){.n_threads = n_threads,
+                                      .is_training = use != GK_RUNS,
+                                      .keeps_init = use == GK_TRAINS_FRESH});
     k->c = *c;
-    assert_int_equal(ek_team_new(&k->team, n_threads, false, &err), 0);
-    assert_int_equal(ek_params_new(&k->params, 5, &err), 0);
-    struct ek_graph_options o = {.team = k->team,
-                                 .isa = ek_isa_best(),
-                                 .is_training = use != GK_RUNS,
-                                 .seed = 3};
-    if (ek_rec_new(&k->m, k->params, c, &gk_shape, &o, &err))
-        fail_msg("gem: %s", err.text);
-    if (use != GK_TRAINS_FRESH)
-        gk_scramble(k->params);
+    k->team = f.team;
+    k->params = f.params;
+    k->m = f.m;
     gk_fill(k, 0, COUNT(gk_lengths));
 }
 
 static inline void gk_close(struct gemkit *k)
 {
-    ek_rec_free(k->m);
-    ek_params_free(k->params);
-    ek_team_free(k->team);
+    frame_close(k->m, k->params, k->team);
 }
 
 static inline void gk_forward(struct gemkit *k)
 {
-    assert_int_equal(ek_rec_bind(k->m, &k->b), 0);
-    ek_graph_forward(ek_rec_graph(k->m), 1);
+    frame_forward(k->m, &k->b);
 }
 
 static inline const float *gk_h(const struct gemkit *k)

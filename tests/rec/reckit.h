@@ -3,19 +3,15 @@
 #ifndef EVENKEEL_TESTS_REC_RECKIT_H
 #define EVENKEEL_TESTS_REC_RECKIT_H
 
-#include "base/rng.h"
-#include "base/team.h"
-#include "rec/model.h"
-#include "testkit.h"
+#include "framekit.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#define N_ITEMS  23
-#define MAX_B    12
-#define MAX_T    64
-#define MAX_D    16
-#define COUNT(a) (sizeof(a) / sizeof *(a))
+#define N_ITEMS 23
+#define MAX_B   12
+#define MAX_T   64
+#define MAX_D   16
 
 struct reckit {
     struct ek_team *team;
@@ -76,55 +72,26 @@ static inline void rk_fill(struct reckit *k, size_t from, size_t to)
                                  .negatives = k->negatives};
 }
 
-/* Gains of 1 and biases of 0 would hide what reads them. */
-static inline void rk_scramble(struct ek_params *params)
-{
-    struct ek_rng rng;
-    ek_rng_init(&rng, 9);
-    for (int i = 0; i < ek_params_count(params); i++) {
-        struct ek_param *p = ek_params_get(params, i);
-        for (int64_t j = 0; j < p->rows * p->cols; j++)
-            p->value[j] = (float)((ek_rng_uniform(&rng) - 0.5) * 1.2);
-    }
-}
-
-struct rk_how {
-    int n_threads; /* 0: 1 */
-    bool is_training, keeps_init, is_bf16;
-};
-
 static inline void rk_open(struct reckit *k, const struct ek_rec_config *c,
-                           struct rk_how how)
+                           struct frame_how how)
 {
-    struct ek_err err = EK_ERR_INIT;
     memset(k, 0, sizeof *k);
+    struct frame f = frame_open(c, &rk_shape, how);
     k->c = *c;
-    assert_int_equal(
-        ek_team_new(&k->team, how.n_threads ? how.n_threads : 1, false, &err), 0);
-    assert_int_equal(ek_params_new(&k->params, 5, &err), 0);
-    struct ek_graph_options o = {.team = k->team,
-                                 .isa = ek_isa_best(),
-                                 .is_training = how.is_training,
-                                 .is_bf16 = how.is_bf16,
-                                 .seed = 3};
-    if (ek_rec_new(&k->m, k->params, c, &rk_shape, &o, &err))
-        fail_msg("%s: %s", ek_rec_kind_name(c->kind), err.text);
-    if (!how.keeps_init)
-        rk_scramble(k->params);
+    k->team = f.team;
+    k->params = f.params;
+    k->m = f.m;
     rk_fill(k, 0, COUNT(rk_lengths));
 }
 
 static inline void rk_close(struct reckit *k)
 {
-    ek_rec_free(k->m);
-    ek_params_free(k->params);
-    ek_team_free(k->team);
+    frame_close(k->m, k->params, k->team);
 }
 
 static inline void rk_forward(struct reckit *k)
 {
-    assert_int_equal(ek_rec_bind(k->m, &k->b), 0);
-    ek_graph_forward(ek_rec_graph(k->m), 1);
+    frame_forward(k->m, &k->b);
 }
 
 static inline const float *rk_h(struct reckit *k)

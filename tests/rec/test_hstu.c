@@ -94,7 +94,7 @@ static void h_is_what_the_formulas_say(void **state)
         c.norm = i & 4 ? EK_REC_LENGTH : EK_REC_CEILING;
         c.heads = i & 8 ? 4 : 2;
         c.dim_qk = c.dim_v = i & 8 ? 5 : 0;
-        rk_open(&k, &c, (struct rk_how){0});
+        rk_open(&k, &c, (struct frame_how){0});
         for (int told = 0; told < 2; told++) {
             k.b.next_times = told ? k.next_times : NULL;
             rk_forward(&k);
@@ -127,7 +127,7 @@ static void parameters_begin_as_published(void **state)
     c.dim = 128;
     c.max_length = 200;
     c.has_times = true;
-    rk_open(&k, &c, (struct rk_how){.keeps_init = true});
+    rk_open(&k, &c, (struct frame_how){.keeps_init = true});
     const struct {
         const char *part, *name;
         int64_t n;

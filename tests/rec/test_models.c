@@ -23,7 +23,7 @@ static void a_later_item_changes_no_earlier_row(void **state)
         struct reckit k;
         struct ek_rec_config c = variant(v);
         float before[MAX_T * MAX_D];
-        rk_open(&k, &c, (struct rk_how){0});
+        rk_open(&k, &c, (struct frame_how){0});
         rk_forward(&k);
         memcpy(before, rk_h(&k), (size_t)(k.b.T * c.dim) * sizeof *before);
         int64_t at = k.offsets[2] + 5; /* in the middle of the third sequence */
@@ -47,7 +47,7 @@ static void a_sequence_has_the_same_bits_alone_and_in_a_batch(void **state)
         struct reckit k;
         struct ek_rec_config c = variant(v / 2);
         float all[MAX_T * MAX_D];
-        rk_open(&k, &c, (struct rk_how){.n_threads = 2, .is_bf16 = v % 2});
+        rk_open(&k, &c, (struct frame_how){.n_threads = 2, .is_bf16 = v % 2});
         rk_forward(&k);
         memcpy(all, rk_h(&k), (size_t)(k.b.T * c.dim) * sizeof *all);
         int64_t at = 0;
@@ -66,7 +66,7 @@ static void a_sequence_has_the_same_bits_alone_and_in_a_batch(void **state)
 static float *gradients(const struct ek_rec_config *c, int n_threads, size_t *n)
 {
     struct reckit k;
-    rk_open(&k, c, (struct rk_how){.n_threads = n_threads, .is_training = true});
+    rk_open(&k, c, (struct frame_how){.n_threads = n_threads, .is_training = true});
     ek_params_zero_grad(k.params);
     ek_mem_fail_at(1); /* a step allocates nothing: this would fail */
     rk_forward(&k);
@@ -148,7 +148,7 @@ static void gradients_are_slopes_of_the_loss(void **state)
         c.temperature = c.is_cosine ? 0.1 : 1;
         double top = 0;
         ek_rng_init(&rng, 4);
-        rk_open(&k, &c, (struct rk_how){.is_training = true});
+        rk_open(&k, &c, (struct frame_how){.is_training = true});
         leave_kinks(k.params);
         for (int i = 0; i < ek_params_count(k.params); i++) {
             struct ek_param *p = ek_params_get(k.params, i);
@@ -216,7 +216,7 @@ static void a_planted_rule_is_learned(void **state)
         c.temperature = c.is_cosine ? 0.1 : 1;
         c.dropout = 0.05;
         ek_rng_init(&rng, 8);
-        rk_open(&k, &c, (struct rk_how){.is_training = true, .keeps_init = true});
+        rk_open(&k, &c, (struct frame_how){.is_training = true, .keeps_init = true});
         float *moments = ek_calloc(1 << 16, sizeof *moments), first = 0, loss = 0;
         assert_non_null(moments);
         for (int s = 0; s < 400; s++) {
@@ -322,7 +322,7 @@ static void a_batch_out_of_range_binds_nothing(void **state)
     (void)state;
     struct reckit k;
     struct ek_rec_config c = rk_config(EK_REC_SASREC);
-    rk_open(&k, &c, (struct rk_how){.is_training = true});
+    rk_open(&k, &c, (struct frame_how){.is_training = true});
     k.items[3] = N_ITEMS;
     expect_bind(&k, EK_EINVAL);
     k.items[3] = -1;
@@ -354,7 +354,7 @@ static void a_bias_by_time_without_times_binds_nothing(void **state)
     struct reckit k;
     struct ek_rec_config c = rk_config(EK_REC_HSTU);
     c.has_times = true;
-    rk_open(&k, &c, (struct rk_how){.is_training = true});
+    rk_open(&k, &c, (struct frame_how){.is_training = true});
     k.b.times = NULL;
     expect_bind(&k, EK_EINVAL);
     rk_close(&k);

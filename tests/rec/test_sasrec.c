@@ -84,7 +84,7 @@ static void h_is_what_the_formulas_say(void **state)
             c.is_cosine = cosine;
             c.heads = heads;
             c.blocks = BLOCKS;
-            rk_open(&k, &c, (struct rk_how){0});
+            rk_open(&k, &c, (struct frame_how){0});
             rk_forward(&k);
             double far = distance(&k);
             if (!(far < 2e-5))
