@@ -17,6 +17,9 @@ packages_check=(clang clang-format clang-tidy cppcheck libclang-rt-14-dev shellc
 # To build the peer of bench/serve.sh.
 packages_peer=(g++ python3-venv python3-dev)
 
+# The peers of bench/route.sh; its fourth is a PyPI package.
+packages_proxies=(haproxy nginx nghttp2-proxy openssl python3-venv)
+
 # install_packages WHAT PACKAGE... : installs those that dpkg does not know as installed.
 install_packages() {
     local what=$1 missing=() p

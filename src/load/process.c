@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 int ek_processes_parse(struct ek_processes *p, const char *text, struct ek_err *err)
@@ -42,21 +43,14 @@ static bool read_proc(char *text, size_t cap, int pid, const char *name)
     return n > 0;
 }
 
-/* user and system of /proc/PID/stat: the 14th and 15th word, behind a name in brackets
- * that may hold anything. */
+/* The sum that utime and stime of /proc/PID/stat are cut from, without their ticks. */
 static bool read_cpu(int64_t *us, int pid)
 {
-    char text[1024];
-    if (!read_proc(text, sizeof text, pid, "stat"))
+    clockid_t clock;
+    struct timespec t;
+    if (clock_getcpuclockid(pid, &clock) || clock_gettime(clock, &t))
         return false;
-    char *at = strrchr(text, ')');
-    for (int i = 0; at && i < 12; i++)
-        at = strchr(at + 1, ' ');
-    if (!at)
-        return false;
-    int64_t ticks = strtoll(at, &at, 10);
-    ticks += strtoll(at, &at, 10);
-    *us += ticks * (1000000 / sysconf(_SC_CLK_TCK));
+    *us += (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
     return true;
 }
 

