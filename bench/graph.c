@@ -1,5 +1,5 @@
-/* graph.c - what a training step is made of: gemm's share of the peak, and a table's
- * look-up, gradient and row-wise adagrad.
+/* graph.c - what a training step is made of: gemm's share of the peak, a table's look-up,
+ * gradient and row-wise adagrad, and block attention fused with what goes before it.
  *
  *   bench_graph [--threads N] [--rounds N]
  *
@@ -179,6 +179,101 @@ static void bench_table(struct ek_team *team, int rounds)
     ek_params_free(params);
 }
 
+/* --- block attention, fused and as three operations --------------------------------- */
+
+enum { BLOCK_ROWS = 12800, BLOCK_SEQS = 64, HEADS = 4, WIDTH = HEADS * D };
+
+struct block_bench {
+    struct ek_params *params;
+    struct ek_graph *g;
+    double best;
+};
+
+static void open_block(struct block_bench *b, struct ek_team *team, bool is_bf16,
+                       bool is_fused)
+{
+    static int64_t edges[BLOCK_SEQS + 1];
+    static float places[BLOCK_ROWS];
+    static float *x, *weights;
+    struct ek_graph_options o = {
+        .team = team, .isa = ek_isa_best(), .is_bf16 = is_bf16};
+    b->best = 1e9;
+    if (ek_params_new(&b->params, 1, NULL) || ek_graph_new(&b->g, b->params, &o, NULL))
+        exit(1);
+    struct ek_graph *g = b->g;
+    int axis = ek_graph_axis(g, "rows", BLOCK_ROWS);
+    int ends = ek_graph_axis(g, "edges", BLOCK_SEQS + 1);
+    int in[] = {ek_graph_input(g, "x", axis, WIDTH, EK_DTYPE_F32),
+                ek_graph_input(g, "places", axis, 1, EK_DTYPE_F32),
+                ek_graph_input(g, "offsets", ends, 1, EK_DTYPE_I64),
+                ek_graph_input(g, "weights", axis, WIDTH, EK_DTYPE_F32)};
+    struct ek_param_spec spec = {.name = "w",
+                                 .rows = WIDTH,
+                                 .cols = 3 * WIDTH,
+                                 .init = EK_INIT_UNIFORM,
+                                 .scale = 0.05f};
+    int w = ek_graph_param(g, &spec), y;
+    if (is_fused) {
+        struct ek_block block = {
+            .heads = HEADS, .kv_heads = HEADS, .dim = D, .base = 10000};
+        y = ek_block_attention(g, in[0], w, -1, in[1], in[2], &block);
+    } else {
+        int z = ek_rope(g, ek_linear(g, in[0], w, -1, EK_ACT_NONE), in[1], D, 10000);
+        struct ek_attention a = {.heads = HEADS,
+                                 .kv_heads = HEADS,
+                                 .dim = D,
+                                 .score = EK_JAGGED_SOFTMAX,
+                                 .alpha = 1.0f / sqrtf(D),
+                                 .scale = 1,
+                                 .mask = {.block = 64},
+                                 .out_axis = -1,
+                                 .pos = -1,
+                                 .time = -1,
+                                 .t_query = -1,
+                                 .t_key = -1,
+                                 .seq_scale = -1,
+                                 .targets = -1};
+        y = ek_jagged_attention(
+            g, ek_graph_columns(g, z, 0, WIDTH), ek_graph_columns(g, z, WIDTH, WIDTH),
+            ek_graph_columns(g, z, 2 * WIDTH, WIDTH), in[2], in[2], &a);
+    }
+    ek_graph_loss(g, ek_inner(g, y, in[3]));
+    if (ek_graph_plan(g, NULL) || ek_graph_set_axis(g, axis, BLOCK_ROWS) ||
+        ek_graph_set_axis(g, ends, BLOCK_SEQS + 1))
+        exit(1);
+    for (int i = 0; i <= BLOCK_SEQS; i++) /* lengths from 6 to 394 */
+        edges[i] = (int64_t)BLOCK_ROWS * i * (i + 1) / (BLOCK_SEQS * (BLOCK_SEQS + 1));
+    for (int i = 0; i < BLOCK_ROWS; i++)
+        places[i] = (float)(i % 400);
+    x = x ? x : floats((size_t)BLOCK_ROWS * WIDTH);
+    weights = weights ? weights : floats((size_t)BLOCK_ROWS * WIDTH);
+    const void *p[] = {x, places, edges, weights};
+    for (int i = 0; i < 4; i++)
+        ek_graph_bind(g, in[i], p[i]);
+}
+
+static void bench_block(struct ek_team *team, int rounds, bool is_bf16)
+{
+    struct block_bench b[2]; /* composed, fused */
+    for (int i = 0; i < 2; i++)
+        open_block(&b[i], team, is_bf16, i);
+    for (int r = 0; r < 2 * rounds; r++) {
+        struct block_bench *k = &b[r % 2];
+        int64_t start = ek_clock_us();
+        ek_graph_forward(k->g, (uint64_t)r);
+        ek_graph_backward(k->g, 1.0f);
+        k->best = fmin(k->best, (double)(ek_clock_us() - start) * 1e-3);
+    }
+    printf("x W, rope, attention in blocks, %s, %d rows of %d x %d: %.2f ms composed, "
+           "%.2f fused, %.2f x\n",
+           is_bf16 ? "bf16" : "f32", BLOCK_ROWS, HEADS, D, b[0].best, b[1].best,
+           b[0].best / b[1].best);
+    for (int i = 0; i < 2; i++) {
+        ek_graph_free(b[i].g);
+        ek_params_free(b[i].params);
+    }
+}
+
 int main(int argc, char **argv)
 {
     struct ek_team *team = NULL;
@@ -191,6 +286,8 @@ int main(int argc, char **argv)
     printf("%d threads\n", ek_team_size(team));
     bench_gemm(team, rounds);
     bench_table(team, rounds);
+    bench_block(team, rounds, false);
+    bench_block(team, rounds, true);
     ek_team_free(team);
     return 0;
 }

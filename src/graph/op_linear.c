@@ -1,13 +1,15 @@
-/* op_linear.c - y = act(x w + bias). Rows go in blocks; dW is summed over parts of the
- * rows and tiles of its own rows, by shapes alone, and the parts joined in order. */
+/* op_linear.c - y = act(x w + bias), or its heads turned by their row's position where
+ * they lie. Rows go in blocks; dW is summed over parts of the rows and tiles of its own
+ * rows, by shapes alone, and the parts joined in order. */
 #include "graph/graph_int.h"
 #include "graph/ops.h"
+#include "graph/turns.h"
 
 #include <string.h>
 
 #define TILE 32 /* rows of dW that one task makes */
 
-enum { X, W, BIAS };
+enum { X, W, BIAS, POSITIONS };
 
 struct split { /* how dW's work is cut */
     int64_t n_tiles, part_rows, n_parts;
@@ -82,14 +84,36 @@ static void pack_w(const struct ek_op_run *r, void *arg, int64_t b, int member)
                           w.rows, n.hi - n.lo);
 }
 
+/* What act is given: kept beside y where its slope is told by it. */
+static struct ek_mat sum_of(const struct ek_op_run *r)
+{
+    return ek_act_reads_x((enum ek_act)r->node->kind) ? r->out[1] : r->out[0];
+}
+
+/* Rows of heads by minus or plus the angles at cs, rows of (cos, sin). */
+static void turn_rows(const struct ek_op_run *r, struct ek_mat m, int64_t row,
+                      int64_t n, const float *cs)
+{
+    const int64_t D = r->node->n[0];
+    const struct ek_rope rope = {.n_dims = (int)D, .is_interleaved = true, .mscale = 1};
+    r->g->kernels->rope(ek_at(m, row), m.ld, cs, &rope, n, m.cols / D, D);
+}
+
+static void turn_block(const struct ek_op_run *r, const struct ek_turns *t,
+                       struct ek_range n)
+{
+    for (int64_t i = n.lo; i < n.hi; i++)
+        ek_turns_row(ek_at(r->out[1], i), t, *ek_at(r->in[POSITIONS], i));
+    turn_rows(r, r->out[0], n.lo, n.hi - n.lo, ek_at(r->out[1], n.lo));
+}
+
+/* arg: the turns, or NULL. */
 static void forward_block(const struct ek_op_run *r, void *arg, int64_t b, int member)
 {
-    (void)arg;
     (void)member;
     struct ek_range n = ek_block(r->in[X].rows, EK_GEMM_BLOCK, b);
     enum ek_act act = (enum ek_act)r->node->kind;
-    /* the sum before act is kept beside y, or stands in its place */
-    struct ek_mat to = r->node->n_out > 1 ? r->out[1] : r->out[0];
+    struct ek_mat to = sum_of(r);
     struct ek_gemm m = {.M = n.hi - n.lo,
                         .N = r->in[W].cols,
                         .K = r->in[W].rows,
@@ -104,13 +128,20 @@ static void forward_block(const struct ek_op_run *r, void *arg, int64_t b, int m
     (r->g->o.is_bf16 ? r->g->gemm->bf16 : r->g->gemm->f32)(&m);
     if (act != EK_ACT_NONE)
         r->g->ops->act(ek_at(r->out[0], n.lo), ek_at(to, n.lo), m.M * m.N, act);
+    if (arg)
+        turn_block(r, arg, n);
 }
 
 static void linear_forward(const struct ek_op_run *r)
 {
+    const int64_t D = r->node->n[0];
+    struct ek_turns turns;
+    if (D > 0)
+        ek_turns_init(&turns, D, r->node->f[0]);
     if (r->g->o.is_bf16)
         ek_blocks(r, pack_w, NULL, ek_n_blocks(r->in[W].cols, EK_ROW_BLOCK));
-    ek_blocks(r, forward_block, NULL, ek_n_blocks(r->in[X].rows, EK_GEMM_BLOCK));
+    ek_blocks(r, forward_block, D > 0 ? &turns : NULL,
+              ek_n_blocks(r->in[X].rows, EK_GEMM_BLOCK));
 }
 
 /* --- backward ---------------------------------------------------------------------------- */
@@ -127,11 +158,27 @@ static void slope_block(const struct ek_op_run *r, void *arg, int64_t b, int mem
     (void)arg;
     (void)member;
     struct ek_range n = ek_block(r->dout[0].rows, EK_ROW_BLOCK, b);
-    struct ek_mat s =
-        ek_act_reads_x((enum ek_act)r->node->kind) ? r->out[1] : r->out[0];
+    struct ek_mat s = sum_of(r);
     float *dy = ek_at(r->dout[0], n.lo);
     r->g->ops->act_grad(dy, ek_at(s, n.lo), dy, (n.hi - n.lo) * r->dout[0].cols,
                         (enum ek_act)r->node->kind);
+}
+
+/* dz before it was turned, in its place. */
+static void turn_back(const struct ek_op_run *r, void *arg, int64_t b, int member)
+{
+    (void)arg;
+    (void)member;
+    float cs[EK_JAGGED_DIM_MAX];
+    struct ek_range n = ek_block(r->dout[0].rows, EK_ROW_BLOCK, b);
+    for (int64_t i = n.lo; i < n.hi; i++) {
+        const float *forth = ek_at(r->out[1], i);
+        for (int64_t c = 0; c < r->node->n[0]; c += 2) {
+            cs[c] = forth[c];
+            cs[c + 1] = -forth[c + 1];
+        }
+        turn_rows(r, r->dout[0], i, 1, cs);
+    }
 }
 
 static void pack_turned(const struct ek_op_run *r, void *arg, int64_t b, int member)
@@ -228,6 +275,8 @@ static void linear_backward(const struct ek_op_run *r)
     k.s = cut(r, &k.split);
     if (r->node->kind != EK_ACT_NONE)
         ek_blocks(r, slope_block, &k, ek_n_blocks(n, EK_ROW_BLOCK));
+    if (r->node->n[0] > 0)
+        ek_blocks(r, turn_back, &k, ek_n_blocks(n, EK_ROW_BLOCK));
     if (r->din[X].f) {
         k.n_blocks = ek_n_blocks(n, EK_GEMM_BLOCK);
         ek_blocks(r, pack_turned, &k, ek_n_blocks(r->in[W].rows, EK_ROW_BLOCK));
@@ -250,21 +299,48 @@ static const struct ek_op_class class = {.name = "linear",
                                          .cost = linear_cost,
                                          .scratch = linear_scratch};
 
-int ek_linear(struct ek_graph *g, int x, int w, int bias, enum ek_act act)
+/* The node without its outputs; NULL after a fault. */
+static struct ek_node *add_node(struct ek_graph *g, int x, int w, int bias,
+                                int positions)
 {
     if (!ek_expect_param(g, "linear", w, -1, -1) ||
         !ek_expect_cols(g, "linear", x, g->values[w].rows, EK_DTYPE_F32) ||
         (bias >= 0 && !ek_expect_param(g, "linear", bias, 1, g->values[w].cols)))
-        return -1;
-    int64_t O = g->values[w].cols;
-    struct ek_node *n = ek_node_add(g, &class, (int[]){x, w, bias}, 3, 1u << BIAS);
+        return NULL;
+    struct ek_node *n = ek_node_add(g, &class, (int[]){x, w, bias, positions}, 4,
+                                    1u << BIAS | 1u << POSITIONS);
+    if (n)
+        n->reads_in = 1u << X | 1u << W;
+    return n;
+}
+
+int ek_linear(struct ek_graph *g, int x, int w, int bias, enum ek_act act)
+{
+    struct ek_node *n = add_node(g, x, w, bias, -1);
     if (!n)
         return -1;
+    const int64_t O = g->values[w].cols;
     n->kind = (int)act;
-    n->reads_in = 1u << X | 1u << W;
     n->reads_out = act == EK_ACT_NONE ? 0 : ek_act_reads_x(act) ? 2u : 1u;
     int y = ek_node_out(g, x, O, EK_DTYPE_F32);
     if (y >= 0 && ek_act_reads_x(act) && ek_node_out(g, x, O, EK_DTYPE_F32) < 0)
         return -1;
     return y;
+}
+
+int ek_linear_rope(struct ek_graph *g, int x, int w, int bias, int positions,
+                   int64_t dim, float base)
+{
+    if (!ek_expect_param(g, "linear", w, -1, -1) ||
+        !ek_expect_turns(g, w, positions, dim, base) ||
+        !ek_same_rows(g, "rope", x, positions))
+        return -1;
+    struct ek_node *n = add_node(g, x, w, bias, positions);
+    if (!n)
+        return -1;
+    n->n[0] = dim;
+    n->f[0] = base;
+    n->reads_out = 2u;
+    int y = ek_node_out(g, x, g->values[w].cols, EK_DTYPE_F32);
+    return y >= 0 && ek_node_out(g, x, dim, EK_DTYPE_F32) < 0 ? -1 : y;
 }

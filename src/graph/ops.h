@@ -114,9 +114,16 @@ int ek_jagged_attention(struct ek_graph *g, int q, int k, int v, int q_offsets,
  * Source: Su et al. 2021, "RoFormer". */
 int ek_rope(struct ek_graph *g, int x, int positions, int64_t dim, float base);
 
+/* rope(x w + bias), in one pass and one place: rows are turned where the product left
+ * them, and gradients turned back where attention left them. Backward reads x and w, and
+ * the (cos, sin) of each row, dim floats, which every head shares. */
+int ek_linear_rope(struct ek_graph *g, int x, int w, int bias, int positions,
+                   int64_t dim, float base);
+
 /* BlockAttention: z = x w + bias, w (C, (heads + 2 kv_heads) dim); its queries, keys and
  * values turned by positions; softmax attention within blocks of 64 rows counted from the
- * start of each sequence. Backward reads what its three operations read. */
+ * start of each sequence. Two operations, linear_rope and attention, and nothing copied
+ * between them. */
 struct ek_block {
     int heads, kv_heads, dim;
     float base; /* of rope: 10000 */
