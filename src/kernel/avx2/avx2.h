@@ -13,6 +13,8 @@ ek_rotate_fn ek_avx2_rotate;
 ek_kv_write_fn ek_avx2_kv_write;
 ek_attn_fn ek_avx2_attn;
 ek_attn_merge_fn ek_avx2_attn_merge;
+ek_jagged_fn ek_avx2_jagged_forward;
+ek_jagged_fn ek_avx2_jagged_backward;
 ek_glu_fn ek_avx2_glu;
 ek_add_fn ek_avx2_add;
 ek_peaks_fn ek_avx2_peaks;
