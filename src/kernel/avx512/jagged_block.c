@@ -3,7 +3,7 @@
  * scores become weights without leaving the registers. No sums in memory, nothing turned
  * back.
  */
-#include "kernel/avx512/attn_softmax.h"
+#include "kernel/avx512/jagged_phi.h"
 #include "kernel/avx512/jagged_rows.h"
 
 #include <math.h>
@@ -72,7 +72,7 @@ EK_INLINE void soften(__m512 s[GROUP][4], float top[GROUP], float l[GROUP],
         t = _mm512_set1_ps(top[i]);
         EK_UNROLL
         for (int v = 0; v < NV; v++) {
-            s[i][v] = exp2_ps(_mm512_sub_ps(s[i][v], t), 4);
+            s[i][v] = exp2_short(_mm512_sub_ps(s[i][v], t));
             sum = _mm512_add_ps(sum, s[i][v]);
         }
         l[i] = _mm512_reduce_add_ps(sum);
@@ -144,7 +144,7 @@ EK_INLINE void weigh(const struct block *b, int r, __m512 s[GROUP][4], __m512 fa
         const __m512 lse = _mm512_set1_ps(b->lse[r + i]);
         EK_UNROLL
         for (int v = 0; v < NV; v++) {
-            s[i][v] = exp2_ps(_mm512_fmsub_ps(s[i][v], factor, lse), 4);
+            s[i][v] = exp2_short(_mm512_fmsub_ps(s[i][v], factor, lse));
             if (v == NV - 1)
                 s[i][v] = _mm512_maskz_mov_ps(b->last, s[i][v]);
             _mm512_store_ps(b->weights + i * LANES + 16 * v, s[i][v]);

@@ -140,7 +140,100 @@ static void lines_of_rows(const char *line[GROUP], const float *rows, int64_t ld
         line[i] = (const char *)(rows + i * ld / 2);
 }
 
+/* --- 64 keys whole: from scores to weights and slopes in registers --- */
+
+EK_INLINE void rows_of_64(const struct block *b, struct group *g, int at,
+                          __m512 x[GROUP][4])
+{
+    EK_UNROLL
+    for (int i = 0; i < GROUP; i++) {
+        EK_UNROLL
+        for (int v = 0; v < 4; v += 2)
+            _mm512_store_si512(g->rows + (i * b->ld + at) / 2 + 8 * v,
+                               (__m512i)_mm512_cvtne2ps_pbh(x[i][v + 1], x[i][v]));
+    }
+}
+
+EK_INLINE void pairs_of_64(const struct block *b, float *to, __m512 x[GROUP][4])
+{
+    EK_UNROLL
+    for (int i = 0; i < GROUP; i += 2) {
+        EK_UNROLL
+        for (int v = 0; v < 4; v++)
+            _mm512_store_si512(
+                to + i / 2 * b->ld + 16 * v,
+                pair_words((__m512i)_mm512_cvtne2ps_pbh(x[i + 1][v], x[i][v])));
+    }
+}
+
+/* P of four queries; grad: its slopes, or NULL. */
+EK_INLINE void weigh_64(const struct block *b, __m512 x[GROUP][4], float *grad,
+                        const char *const line[GROUP], int at, const enum ek_phi phi)
+{
+    const __m512 alpha = _mm512_set1_ps(b->a->d->alpha);
+    multiply(x, line, 4, b->k_turned + (int64_t)at * b->D / 2, LANES, b->D / 2, 4);
+    EK_UNROLL
+    for (int i = 0; i < GROUP; i++) {
+        EK_UNROLL
+        for (int v = 0; v < 4; v++) {
+            __m512 slope;
+            x[i][v] = phi_of(_mm512_mul_ps(alpha, x[i][v]), &slope, phi, true);
+            if (grad)
+                _mm512_store_ps(grad + (4 * i + v) * 16, slope);
+        }
+    }
+}
+
+EK_INLINE void forward_64(const struct block *b, struct group *g,
+                          const char *const line[GROUP], int at, const enum ek_phi phi)
+{
+    __m512 x[GROUP][4];
+    weigh_64(b, x, NULL, line, at, phi);
+    rows_of_64(b, g, at, x);
+}
+
+EK_INLINE void slopes_64(const struct block *b, struct group *g,
+                         const char *const q[GROUP], const char *const d[GROUP], int r,
+                         int at, const enum ek_phi phi)
+{
+    const int64_t pair = (int64_t)r / 2 * b->ld + at;
+    __m512 x[GROUP][4];
+    weigh_64(b, x, g->grad, q, at, phi);
+    pairs_of_64(b, b->p + pair, x);
+    multiply(x, d, 4, b->v_turned + (int64_t)at * b->D / 2, LANES, b->D / 2, 4);
+    EK_UNROLL
+    for (int i = 0; i < GROUP; i++) {
+        EK_UNROLL
+        for (int v = 0; v < 4; v++)
+            x[i][v] =
+                _mm512_mul_ps(x[i][v], _mm512_load_ps(g->grad + (4 * i + v) * 16));
+    }
+    pairs_of_64(b, b->dx + pair, x);
+    rows_of_64(b, g, at, x);
+}
+
 /* --- forward --- */
+
+static void weigh(const struct block *b, struct group *g, const char *const line[GROUP],
+                  int at)
+{
+    const int nv = n_vectors(b, at);
+    if (nv == 4) {
+        switch (b->phi) {
+#define X(suffix, name)                                                                \
+    case EK_PHI_##suffix:                                                              \
+        forward_64(b, g, line, at, EK_PHI_##suffix);                                   \
+        return;
+            EK_PHI_TABLE(X)
+#undef X
+        case EK_PHI_COUNT:
+            return;
+        }
+    }
+    scores(g->p, line, b->k_turned + (int64_t)at * b->D / 2, b->D / 2, nv);
+    activate(g->p, NULL, GROUP * nv, b->a->d->alpha, b->phi);
+    keep_as_rows(g->rows + at / 2, b->ld, g->p, nv);
+}
 
 static void forward_queries(struct block *b, struct group *g)
 {
@@ -155,12 +248,8 @@ static void forward_queries(struct block *b, struct group *g)
         fetch(b, a->q, a->ldq, b->s.q0, b->i + r + AHEAD, GROUP);
         fetch(b, a->o, a->ldo, b->s.o0, b->i + r + AHEAD, GROUP);
         lines_of(line, b, &q, b->q_packed, r);
-        for (int at = 0; at < b->n_keys; at += LANES) {
-            const int nv = n_vectors(b, at);
-            scores(g->p, line, b->k_turned + at * b->D / 2, b->D / 2, nv);
-            activate(g->p, NULL, GROUP * nv, a->d->alpha, b->phi);
-            keep_as_rows(g->rows + at / 2, b->ld, g->p, nv);
-        }
+        for (int at = 0; at < b->n_keys; at += LANES)
+            weigh(b, g, line, at);
         lines_of_rows(line, g->rows, b->ld);
         product(b, &o, r, line, 4, b->v_pairs, key_words(b), scales);
     }
@@ -186,6 +275,18 @@ static void slopes(const struct block *b, struct group *g, const char *const q[G
 {
     const int nv = n_vectors(b, at);
     const int64_t half = (int64_t)at * b->D / 2, pair = (int64_t)r / 2 * b->ld + at;
+    if (nv == 4) {
+        switch (b->phi) {
+#define X(suffix, name)                                                                \
+    case EK_PHI_##suffix:                                                              \
+        slopes_64(b, g, q, d, r, at, EK_PHI_##suffix);                                 \
+        return;
+            EK_PHI_TABLE(X)
+#undef X
+        case EK_PHI_COUNT:
+            return;
+        }
+    }
     scores(g->p, q, b->k_turned + half, b->D / 2, nv);
     activate(g->p, g->grad, GROUP * nv, b->a->d->alpha, b->phi);
     keep_as_pairs(b->p + pair, b->ld, g->p, nv);
