@@ -111,7 +111,7 @@ static const struct ek_opt opts[] = {
      TIME(0, DAY_MS),
      .fallback = "30s",
      .help = "backends' names are asked for again after so long, for new connections; "
-             "0s: never",
+             "0s: only those that are not resolved yet",
      AT(resolve_interval)},
     {.name = "slow_start",
      TIME(0, DAY_MS),
