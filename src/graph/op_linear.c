@@ -84,7 +84,8 @@ static void pack_w(const struct ek_op_run *r, void *arg, int64_t b, int member)
                           w.rows, n.hi - n.lo);
 }
 
-/* What act is given: kept beside y where its slope is told by it. */
+/* What act is given: kept beside y where its slope is told by it (of silu, the sigmoid
+ * in its place). */
 static struct ek_mat sum_of(const struct ek_op_run *r)
 {
     return ek_act_reads_x((enum ek_act)r->node->kind) ? r->out[1] : r->out[0];
@@ -126,7 +127,10 @@ static void forward_block(const struct ek_op_run *r, void *arg, int64_t b, int m
                         .ldc = to.ld,
                         .start = r->in[BIAS].f};
     (r->g->o.is_bf16 ? r->g->gemm->bf16 : r->g->gemm->f32)(&m);
-    if (act != EK_ACT_NONE)
+    if (act == EK_ACT_SILU)
+        r->g->ops->silu(ek_at(r->out[0], n.lo), ek_at(to, n.lo), ek_at(to, n.lo),
+                        m.M * m.N);
+    else if (act != EK_ACT_NONE)
         r->g->ops->act(ek_at(r->out[0], n.lo), ek_at(to, n.lo), m.M * m.N, act);
     if (arg)
         turn_block(r, arg, n);
@@ -160,8 +164,11 @@ static void slope_block(const struct ek_op_run *r, void *arg, int64_t b, int mem
     struct ek_range n = ek_block(r->dout[0].rows, EK_ROW_BLOCK, b);
     struct ek_mat s = sum_of(r);
     float *dy = ek_at(r->dout[0], n.lo);
-    r->g->ops->act_grad(dy, ek_at(s, n.lo), dy, (n.hi - n.lo) * r->dout[0].cols,
-                        (enum ek_act)r->node->kind);
+    int64_t size = (n.hi - n.lo) * r->dout[0].cols;
+    if (r->node->kind == EK_ACT_SILU)
+        r->g->ops->silu_grad(dy, ek_at(r->out[0], n.lo), ek_at(s, n.lo), dy, size);
+    else
+        r->g->ops->act_grad(dy, ek_at(s, n.lo), dy, size, (enum ek_act)r->node->kind);
 }
 
 /* dz before it was turned, in its place. */

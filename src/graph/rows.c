@@ -148,6 +148,8 @@ static void fetch(const struct work *w, uint64_t key)
         __builtin_prefetch(x + c);
         __builtin_prefetch(row + c, 1);
     }
+    if (w->o->of_row)
+        __builtin_prefetch(w->o->of_row + (key >> 32), 1);
 }
 
 /* Sums run of equal rows after run. */

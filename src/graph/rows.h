@@ -24,7 +24,8 @@ struct ek_rows {
     void *scratch;            /* ek_rows_bytes of the sum of the sources' n */
     struct ek_team *team;
     const struct ek_grad_ops *ops;
-    const float *table; /* (table_rows, cols) what fn will touch, fetched ahead; NULL */
+    /* what fn will touch, fetched ahead: (table_rows, cols), (table_rows); or NULL */
+    const float *table, *of_row;
 };
 
 #define EK_ROW_COLS 4096

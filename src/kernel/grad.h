@@ -62,6 +62,10 @@ struct ek_grad_ops {
     void (*act)(float *y, const float *x, int64_t n, enum ek_act act);
     void (*act_grad)(float *dx, const float *s, const float *dy, int64_t n,
                      enum ek_act act);
+    /* s = sigmoid(x), y = x s; dx = dy (s + y (1 - s)): no exponential in backward */
+    void (*silu)(float *y, float *s, const float *x, int64_t n);
+    void (*silu_grad)(float *dx, const float *y, const float *s, const float *dy,
+                      int64_t n);
     /* y [+]= s a b; b NULL: s a */
     void (*mul)(float *y, const float *a, const float *b, float s, int64_t n,
                 bool is_added);

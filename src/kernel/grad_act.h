@@ -116,4 +116,20 @@ static void act_grad(float *dx, const float *s, const float *dy, int64_t n,
     }
 }
 
+static void silu(float *y, float *s, const float *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        float v = x[i], share = v < -87.0f ? 0.0f : sigmoid_of(v);
+        y[i] = v < -87.0f ? 0.0f : v * share;
+        s[i] = share;
+    }
+}
+
+static void silu_grad(float *dx, const float *y, const float *s, const float *dy,
+                      int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        dx[i] = dy[i] * (s[i] + y[i] * (1.0f - s[i]));
+}
+
 #endif

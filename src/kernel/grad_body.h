@@ -206,6 +206,8 @@ static void adagrad(float *w, float *m, const float *g, int64_t n,
     const struct ek_grad_ops name = {                                                  \
         .act = act,                                                                    \
         .act_grad = act_grad,                                                          \
+        .silu = silu,                                                                  \
+        .silu_grad = silu_grad,                                                        \
         .mul = mul,                                                                    \
         .add = add,                                                                    \
         .mix = mix,                                                                    \

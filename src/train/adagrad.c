@@ -107,7 +107,8 @@ void ek_adagrad_step(struct ek_adagrad_state *s, struct ek_team *team, int param
                            .scratch = s->scratch,
                            .team = team,
                            .ops = s->ops,
-                           .table = s->table->value};
+                           .table = s->table->value,
+                           .of_row = s->table_sums};
     ek_rows_each(&rows, update_row, s);
 }
 

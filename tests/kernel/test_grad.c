@@ -40,6 +40,30 @@ static void activations_are_near_f64_and_the_same_on_every_isa(void **state)
         }
 }
 
+static void silu_from_its_sigmoid_has_the_slope_of_silu(void **state)
+{
+    (void)state;
+    static float s[EK_ISA_COUNT][SIZE], d[EK_ISA_COUNT][SIZE], one[SIZE], want[SIZE];
+    for (int i = 0; i < SIZE; i++) {
+        x[i] = (float)(i - SIZE / 2) * 0.2f;
+        one[i] = 1;
+    }
+    for (int isa = 0; isa <= (int)ek_isa_best(); isa++) {
+        const struct ek_grad_ops *ops = ek_grad_ops_get((enum ek_isa)isa);
+        ops->silu(y[isa], s[isa], x, SIZE);
+        ops->silu_grad(d[isa], y[isa], s[isa], one, SIZE);
+        ops->act_grad(want, x, one, SIZE, EK_ACT_SILU);
+        for (int i = 0; i < SIZE; i++) {
+            expect_near((double)y[isa][i], exact((double)x[i], EK_ACT_SILU),
+                        4e-7 * fmax(1, fabs((double)x[i])));
+            expect_near((double)d[isa][i], (double)want[i], 1e-5);
+        }
+        assert_memory_equal(y[isa], y[0], sizeof y[0]);
+        assert_memory_equal(s[isa], s[0], sizeof s[0]);
+        assert_memory_equal(d[isa], d[0], sizeof d[0]);
+    }
+}
+
 static void exponentials_sum_and_hidden_ones_are_zero(void **state)
 {
     (void)state;
@@ -196,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(activations_are_near_f64_and_the_same_on_every_isa),
+        cmocka_unit_test(silu_from_its_sigmoid_has_the_slope_of_silu),
         cmocka_unit_test(exponentials_sum_and_hidden_ones_are_zero),
         cmocka_unit_test(scores_are_scaled_hits_hidden_and_the_greatest_found),
         cmocka_unit_test(rows_are_near_f64_and_the_same_on_every_isa),
