@@ -8,7 +8,8 @@
  * --steps runs so many and prints nothing of single operations: for counters of cycles.
  * --jobs answers each line of standard input, seconds, by a JSON line of one repetition
  * (bench/train.sh). --pad lengthens every sequence to its batch's longest, without loss
- * there; tokens are counted as before. --median and --longest: lengths of the made log.
+ * there; tokens are counted as before. planned and grown: bytes of arena, parameters,
+ * gradients and moments, and what the process grew by at most while it trained. --median and --longest: lengths of the made log.
  * One step: the loader's next batch, zeroed gradients, forward, backward, the norm that
  * clipping needs, AdamW (and row-wise adagrad with --table). Without --data a made log
  * of Beauty's size. Of each phase the best tenth and the median of its steps. */
@@ -21,6 +22,7 @@
 #include "train/adagrad.h"
 #include "train/adamw.h"
 #include "train/loader.h"
+#include "train/resident.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +55,7 @@ struct bench {
     int32_t *negatives;
     int64_t *us[N_PHASES];
     int64_t n_steps, tokens;
+    int64_t resident; /* bytes, before the model */
     /* --pad: a batch made rectangular, and its rows so far */
     int64_t *pad_offsets, pad_rows;
     int32_t *pad_items, *pad_targets;
@@ -303,16 +306,27 @@ static double run(struct bench *b, double seconds)
     return now_s(b) - start;
 }
 
+static int64_t planned(const struct bench *b)
+{
+    int64_t sum = (int64_t)ek_graph_arena_bytes(ek_rec_graph(b->m));
+    for (int i = 0; i < ek_params_count(b->params); i++) {
+        const struct ek_param *p = ek_params_get(b->params, i);
+        sum += p->rows * (p->is_table ? p->cols + 1 : 4 * p->cols) * 4;
+    }
+    return sum;
+}
+
 static void answer(struct bench *b)
 {
     char line[64];
     while (fgets(line, sizeof line, stdin)) {
         double s = run(b, strtod(line, NULL));
         int64_t rows = b->o.pad ? b->pad_rows : b->tokens;
-        printf(
-            "{\"median\": %.1f, \"waste\": %.4f, \"steps\": %lld, \"threads\": %d}\n",
-            (double)b->tokens / s, 1.0 - (double)b->tokens / (double)rows,
-            (long long)b->n_steps, ek_team_size(b->team));
+        printf("{\"median\": %.1f, \"waste\": %.4f, \"steps\": %lld, \"threads\": %d, "
+               "\"planned\": %lld, \"grown\": %lld}\n",
+               (double)b->tokens / s, 1.0 - (double)b->tokens / (double)rows,
+               (long long)b->n_steps, ek_team_size(b->team), (long long)planned(b),
+               (long long)(ek_resident_peak() - b->resident));
         (void)fflush(stdout);
     }
 }
@@ -326,6 +340,8 @@ int main(int argc, char **argv)
     if (ek_team_new(&b.team, (int)b.o.threads, true, &err))
         die(&err);
     open_data(&b);
+    b.resident = ek_resident_bytes();
+    ek_resident_mark();
     open_model(&b);
     for (int i = 0; i < (b.o.steps ? b.o.steps : 20); i++)
         step(&b);

@@ -11,33 +11,13 @@
 # EK_TORCH_PYTHON names. --data (or EK_DATA/recsys, ../shared/data/recsys): a folder with
 # Beauty.txt and LastFM.txt of https://github.com/RUCAIBox/CIKM2020-S3Rec.
 set -euo pipefail
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-cache=${XDG_CACHE_HOME:-$HOME/.cache}/evenkeel/bench
-
-data='' has_peer=true rest=()
-while [[ $# -gt 0 ]]; do
-    case $1 in
-    --help | -h) sed -n '2,13s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
-    --no-peer) has_peer=false && shift ;;
-    --data)
-        [[ $# -ge 2 ]] || { echo "train.sh: $1 needs a value" >&2 && exit 2; }
-        data=$2 && shift 2 ;;
-    *) rest+=("$1") && shift ;;
-    esac
-done
-
-# shellcheck source=tools/packages.sh
-source "$root/tools/packages.sh"
-# shellcheck source=bench/peers/torch.sh
-source "$root/bench/peers/torch.sh"
-install_packages "building keel" "${packages_run[@]}"
-mkdir -p "$cache"
-cmake -S "$root" --preset release -DEK_BENCH=ON >/dev/null
-cmake --build "$root/build/release" --target keel bench_rec >/dev/null
+# shellcheck source=bench/beside_torch.sh
+source "$(dirname "${BASH_SOURCE[0]}")/beside_torch.sh"
+read_options "${BASH_SOURCE[0]}" "$@"
+program=$root/bench/speed/train.py
+python3 "$program" --check --data "$data" "${rest[@]}" # before anything is installed
+build keel bench_rec
 args=(--keel "$root/build/release/bin/keel" --rec "$root/build/release/bench/bench_rec")
-if $has_peer; then
-    python=$(torch_python "$cache") || { echo "train.sh: no peer; --no-peer measures alone" >&2 && exit 1; }
-    args+=(--peer-python "$python")
-fi
-[[ -n $data ]] || data=${EK_DATA:-$root/../shared/data}/recsys
-exec python3 "$root/bench/speed/train.py" "${args[@]}" --data "$data" "${rest[@]}"
+python=$(peer_python train.sh)
+[[ -z $python ]] || args+=(--peer-python "$python")
+exec python3 "$program" "${args[@]}" --data "$data" "${rest[@]}"

@@ -33,10 +33,11 @@ train:
 
 def parse():
     p = argparse.ArgumentParser(prog="bench/train.sh", description=__doc__)
-    p.add_argument("--keel", required=True, help="the binary")
-    p.add_argument("--rec", required=True, help="the binary bench_rec")
+    p.add_argument("--keel", help="the binary")
+    p.add_argument("--rec", help="the binary bench_rec")
     p.add_argument("--peer-python", help="a Python with torch; none: no peer")
     p.add_argument("--data", required=True, help="a folder with Beauty.txt, LastFM.txt")
+    p.add_argument("--check", action="store_true", help="only look at the options")
     p.add_argument("--rows", default=",".join(GROUPS), help="some of " + ", ".join(GROUPS))
     p.add_argument("--threads", type=int, default=0, help="0: one a physical core")
     p.add_argument("--repeats", type=int, default=5)
@@ -50,6 +51,8 @@ def parse():
     for name in SETS:
         if not os.path.exists(file_of(o, name)):
             sys.exit(f"{file_of(o, name)} is not there; --data names the folder")
+    if not o.check and not (o.keel and o.rec):
+        p.error("--keel and --rec: expected the binaries")
     return o
 
 
@@ -105,12 +108,18 @@ def speed(o):
             got = dict(zip(programs, in_turn(o, [p.repeat for p in programs.values()])))
             for p in programs.values():
                 p.close()
+            last = got["bf16"][-1]
+            memory = [(a["planned"], a["grown"]) for a in got["f32"] + got["bf16"]]
             peer = got.get("peer")
             note = f"{peer[-1]['mode']}, {100 * peer[-1]['waste']:.0f} % padding" if (
                 peer) else ""
             for dtype in ("f32", "bf16"):
                 yield table.row(f"{name}, {model}, {dtype}", "tokens/s", rates(got[dtype]),
                                 rates(peer) if peer else None, MUST, AIM, note)
+            yield table.single(f"{name}, {model}, peak memory", "MiB",
+                               [grown / 2**20 for _, grown in memory],
+                               [1.02 * plan / grown for plan, grown in memory], 1.0, None,
+                               f"to 1.02 of the plan, {last['planned'] / 2**20:.0f} MiB")
 
 
 def evaluation(o):
@@ -158,6 +167,8 @@ def padded(o):
 
 def main():
     o = parse()
+    if o.check:
+        return
     facts = common.facts(o)
     others = table.Others()
     time.sleep(1)

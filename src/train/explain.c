@@ -1,6 +1,7 @@
 /* explain.c - what each operation of a step costs: `keel train --explain`. */
 #include "base/clock.h"
 #include "base/file.h"
+#include "train/resident.h"
 #include "train/run_int.h"
 
 #include <inttypes.h>
@@ -12,6 +13,36 @@
 struct totals {
     double ms, flops, bytes, saved;
 };
+
+int64_t ek_train_planned_bytes(const struct ek_train *t)
+{
+    int64_t sum = (int64_t)ek_graph_arena_bytes(ek_rec_graph(t->model));
+    for (int i = 0; i < ek_params_count(t->params); i++) {
+        const struct ek_param *p = ek_params_get(t->params, i);
+        int64_t bytes = p->rows * p->cols * (int64_t)sizeof(float);
+        /* a table has one sum a row; the others a gradient and two moments */
+        sum += p->is_table ? bytes + p->rows * (int64_t)sizeof(float) : 4 * bytes;
+    }
+    return sum;
+}
+
+static int add_memory(struct ek_buf *out, const struct ek_train *t)
+{
+    const struct ek_graph *g = ek_rec_graph(t->model);
+    int64_t plan = ek_train_planned_bytes(t);
+    int64_t peak = ek_resident_peak() - t->resident_bytes;
+    char a[32], b[32], c[32], d[32];
+    return ek_buf_addf(
+        out,
+        "memory        %s in one arena at the ceiling (%" PRId64 " sequences, %" PRId64
+        " events), %s of it kept for backward\n"
+        "              %s planned with parameters, gradients and optimizers; the "
+        "process grew by %s at most, %.1f %% of it\n",
+        ek_format_bytes(a, ek_graph_arena_bytes(g)), t->max_sequences, t->max_rows,
+        ek_format_bytes(b, ek_graph_saved_bytes(g)), ek_format_bytes(c, (uint64_t)plan),
+        ek_format_bytes(d, (uint64_t)(peak > 0 ? peak : 0)),
+        100.0 * (double)peak / (double)plan);
+}
 
 static int run_steps(struct ek_train *t, int n, struct ek_err *err)
 {
@@ -68,16 +99,13 @@ static int add_table(struct ek_buf *out, struct ek_train *t, double step_ms)
                          ek_format_bytes(b, (uint64_t)sum.saved));
     if (rc)
         return rc;
-    return ek_buf_addf(
+    rc = ek_buf_addf(
         out,
         "\nbatch         %" PRId64 " sequences, %" PRId64
         " events; means of %d steps, FLOPs and bytes of the last\n"
-        "step          %.3f ms with loader and optimizers; peak %.1f GFLOP/s\n"
-        "memory        %s in one arena at the ceiling (%" PRId64 " sequences, %" PRId64
-        " events), %s of it kept for backward\n",
-        t->batch.B, t->batch.T, TIMED_STEPS, step_ms, t->peak / 1e9,
-        ek_format_bytes(a, ek_graph_arena_bytes(g)), t->max_sequences, t->max_rows,
-        ek_format_bytes(b, ek_graph_saved_bytes(g)));
+        "step          %.3f ms with loader and optimizers; peak %.1f GFLOP/s\n",
+        t->batch.B, t->batch.T, TIMED_STEPS, step_ms, t->peak / 1e9);
+    return rc ? rc : add_memory(out, t);
 }
 
 int ek_train_explain(struct ek_buf *out, struct ek_train *t, struct ek_err *err)

@@ -51,6 +51,7 @@ struct ek_train {
     int32_t *negatives; /* (negatives) of a micro-batch; owned */
     struct ek_train_extra extra;
     int64_t max_rows, max_sequences;
+    int64_t resident_bytes; /* of the process, before anything of the model was there */
 
     bool is_resumed;
     struct ek_train_progress progress;
@@ -83,6 +84,10 @@ int ek_train_step(struct ek_train *t, const struct ek_batch *first, double *loss
  * with repetition; they depend on nothing else. */
 void ek_train_draw(int32_t *out, int64_t n, int64_t n_items, uint64_t seed,
                    int64_t step, int micro);
+
+/* explain.c: the plan of a step's memory: the arena at its ceiling, parameters, dense
+ * gradients, what optimizers keep. */
+int64_t ek_train_planned_bytes(const struct ek_train *t);
 
 /* Sums of the interval move to those of the run. */
 void ek_train_close_interval(struct ek_train *t);

@@ -1,6 +1,7 @@
 /* setup.c - a run's parts from its configuration: loader first, since its ceilings say
  * how large a batch can be; then the graphs, then optimizers over their parameters. */
 #include "base/mem.h"
+#include "train/resident.h"
 #include "train/run_int.h"
 
 #include <inttypes.h>
@@ -147,6 +148,8 @@ static int build_optimizers(struct ek_train *t, struct ek_err *err)
 int ek_train_setup(struct ek_train *t, struct ek_err *err)
 {
     int rc = ek_isa_choose(&t->isa, err);
+    t->resident_bytes = ek_resident_bytes();
+    ek_resident_mark();
     if (!rc)
         rc = open_loader(t, err);
     if (!rc)

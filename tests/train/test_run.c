@@ -394,6 +394,12 @@ static void explain_lists_every_operation(void **state)
     assert_non_null(strstr(out.data, "attention"));
     assert_non_null(strstr(out.data, "backward"));
     assert_non_null(strstr(out.data, "memory "));
+    assert_non_null(strstr(out.data, " planned with "));
+    /* at least parameters, gradients and moments beside the arena */
+    int64_t plan = ek_train_planned_bytes(k.t), least = 0;
+    for (int i = 0; i < ek_params_count(k.t->params); i++)
+        least += ek_params_get(k.t->params, i)->rows;
+    assert_true(plan > (int64_t)ek_graph_arena_bytes(ek_rec_graph(k.t->model)) + least);
     ek_buf_release(&out);
     kit_close(&k);
 }
