@@ -199,6 +199,28 @@ static int schedule_node(struct schedule *s, int i)
     return close_params(s, n);
 }
 
+/* Which dense parameters get looked-up rows and nothing else: the touched rows of these
+ * are worth knowing. */
+static int track_params(struct ek_graph *g)
+{
+    for (int i = 0; i < g->n_nodes; i++) {
+        const struct ek_node *n = &g->nodes[i];
+        for (int k = 0; n->is_active && k < n->n_in; k++) {
+            int v = n->in[k];
+            if (v < 0 || g->values[v].kind != EK_VALUE_PARAM)
+                continue;
+            struct ek_param *p = ek_params_get(g->params, g->values[v].param);
+            if (p->is_table)
+                continue;
+            if (k != n->table)
+                p->has_dense_grad = true;
+            else if (ek_params_track(p))
+                return ek_graph_fail(g, EK_ENOMEM, "graph: out of memory");
+        }
+    }
+    return 0;
+}
+
 static int schedule_backward(struct ek_graph *g)
 {
     struct schedule s = {.g = g};
@@ -243,7 +265,7 @@ int ek_schedule(struct ek_graph *g)
         return ek_graph_fail(g, EK_EINVAL, "loss: '%s' depends on no parameter",
                              g->values[g->loss].name);
     mark_active(g);
-    if (mark_zeros(g))
+    if (mark_zeros(g) || track_params(g))
         return -1;
     return schedule_backward(g);
 }

@@ -29,6 +29,7 @@ static void param_free(struct ek_param *p)
         return;
     ek_free(p->value);
     ek_free(p->grad);
+    ek_free(p->touched);
     ek_free(p);
 }
 
@@ -60,13 +61,31 @@ struct ek_param *ek_params_get(const struct ek_params *set, int id)
     return set->list[id];
 }
 
+int ek_params_track(struct ek_param *p)
+{
+    if (!p->touched)
+        p->touched = ek_calloc((size_t)p->rows, 1);
+    return p->touched ? 0 : EK_ENOMEM;
+}
+
+static void zero_grad(struct ek_param *p)
+{
+    const unsigned char *touched = ek_param_touched(p);
+    size_t bytes = (size_t)p->cols * sizeof *p->grad;
+    if (!touched)
+        memset(p->grad, 0, (size_t)p->rows * bytes);
+    for (int64_t r = 0; touched && r < p->rows; r++)
+        if (touched[r])
+            memset(p->grad + r * p->cols, 0, bytes);
+    if (p->touched)
+        memset(p->touched, 0, (size_t)p->rows);
+}
+
 void ek_params_zero_grad(struct ek_params *set)
 {
-    for (int i = 0; i < set->n; i++) {
-        struct ek_param *p = set->list[i];
-        if (p->grad)
-            memset(p->grad, 0, (size_t)p->rows * (size_t)p->cols * sizeof *p->grad);
-    }
+    for (int i = 0; i < set->n; i++)
+        if (set->list[i]->grad)
+            zero_grad(set->list[i]);
 }
 
 /* FNV-1a: the name's part of the seed. */

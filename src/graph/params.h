@@ -46,7 +46,27 @@ struct ek_param {
     bool is_table, has_no_decay;
     float *value; /* (rows, cols), 64-byte aligned; owned by the set */
     float *grad;  /* the same shape; NULL for a table. Whole after the reduction only */
+    /* (rows) a row at 0 has a gradient of zeros: what a graph adds to it are looked-up
+     * rows alone, marked as they are added. A reduction that brings others marks them.
+     * NULL: nobody knows; read it by ek_param_touched. */
+    unsigned char *touched;
+    bool has_dense_grad; /* some graph adds to all rows */
 };
+
+/* p->touched, or NULL where any row may have a gradient. */
+static inline const unsigned char *ek_param_touched(const struct ek_param *p)
+{
+    return p->has_dense_grad ? NULL : p->touched;
+}
+
+/* Rows [r, result) are all touched, or none is; r < end. */
+static inline int64_t ek_param_run(const unsigned char *touched, int64_t r, int64_t end)
+{
+    int64_t at = r + 1;
+    while (at < end && touched[at] == touched[r])
+        at++;
+    return at;
+}
 
 struct ek_params;
 
@@ -66,6 +86,10 @@ int ek_params_find(const struct ek_params *set, const char *name); /* id, or -1 
 
 /* Borrowed; stays good while the set lives. */
 struct ek_param *ek_params_get(const struct ek_params *set, int id);
+
+/* Keeps track of touched rows from here on, all at 0 now. For a dense parameter whose
+ * gradient is zero. Errors: EK_ENOMEM (unchanged). */
+int ek_params_track(struct ek_param *p) EK_MUST_USE;
 
 /* Sets every dense gradient to 0: before the first micro-batch of a step. */
 void ek_params_zero_grad(struct ek_params *set);

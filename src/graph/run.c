@@ -141,6 +141,7 @@ int ek_graph_row_grads(const struct ek_graph *g, int param,
 struct scatter {
     const struct ek_grad_ops *ops;
     struct ek_mat grad;
+    unsigned char *touched; /* or NULL */
 };
 
 static void add_row(void *arg, int64_t row, const float *sum)
@@ -148,12 +149,15 @@ static void add_row(void *arg, int64_t row, const float *sum)
     const struct scatter *s = arg;
     float *to = ek_at(s->grad, row);
     s->ops->add(to, to, sum, 1.0f, s->grad.cols);
+    if (s->touched)
+        s->touched[row] = 1;
 }
 
 static void scatter(struct ek_graph *g, const struct ek_step *s)
 {
     struct ek_row_grad sources[EK_ROW_SOURCES];
-    struct scatter to = {g->ops, ek_resolve(g, s->value, EK_SLOT_GRAD)};
+    struct scatter to = {g->ops, ek_resolve(g, s->value, EK_SLOT_GRAD),
+                         ek_params_get(g->params, g->values[s->value].param)->touched};
     struct ek_rows rows = {.sources = sources,
                            .n_sources = ek_row_sources(g, s->value, sources),
                            .table_rows = to.grad.rows,

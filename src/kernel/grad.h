@@ -94,6 +94,7 @@ struct ek_grad_ops {
     float (*scores)(float *x, float s, const int32_t *ids, int32_t id, int64_t n);
     /* e[i] = exp(x[i] - top), its sum */
     double (*exp_sum)(float *e, const float *x, float top, int64_t n);
+    /* g NULL: zeros */
     void (*adamw)(float *w, float *m, float *v, const float *g, int64_t n,
                   const struct ek_adamw *o);
     void (*adagrad)(float *w, float *m, const float *g, int64_t n,

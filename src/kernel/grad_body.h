@@ -171,7 +171,13 @@ static void adamw(float *w, float *m, float *v, const float *g, int64_t n,
     const float b1 = o->beta1, b2 = o->beta2, c1 = 1.0f - b1, c2 = 1.0f - b2;
     const float step = o->lr / o->correct1, root = 1.0f / sqrtf(o->correct2);
     const float keep = 1.0f - o->lr * o->decay, eps = o->eps, scale = o->grad_scale;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; !g && i < n; i++) {
+        float m1 = b1 * m[i], v1 = b2 * v[i];
+        m[i] = m1;
+        v[i] = v1;
+        w[i] = keep * w[i] - step * m1 / (sqrtf(v1) * root + eps);
+    }
+    for (int64_t i = 0; g && i < n; i++) {
         float d = g[i] * scale;
         float m1 = b1 * m[i] + c1 * d;
         float v1 = b2 * v[i] + c2 * d * d;

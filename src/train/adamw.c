@@ -1,4 +1,6 @@
-/* adamw.c - every dense parameter in blocks of BLOCK numbers, dealt to the team. */
+/* adamw.c - every dense parameter in blocks of whole rows, BLOCK numbers at most (of a
+ * longer row BLOCK of them), dealt to the team. Rows that no look-up touched have a zero
+ * gradient, which is not read: they are updated all the same, to the same bits. */
 #include "train/adamw.h"
 
 #include "base/mem.h"
@@ -62,19 +64,27 @@ static int take_moments(struct ek_adamw_state *s)
     return 0;
 }
 
+static int64_t block_of(const struct ek_param *p)
+{
+    return p->cols > BLOCK ? BLOCK : BLOCK / p->cols * p->cols;
+}
+
 static int take_blocks(struct ek_adamw_state *s)
 {
-    for (int i = 0; i < s->n_params; i++)
-        s->n_blocks += (count_of(ek_params_get(s->params, i)) + BLOCK - 1) / BLOCK;
+    for (int i = 0; i < s->n_params; i++) {
+        const struct ek_param *p = ek_params_get(s->params, i);
+        s->n_blocks += (count_of(p) + block_of(p) - 1) / block_of(p);
+    }
     s->blocks = ek_alloc_array((size_t)s->n_blocks + 1, sizeof *s->blocks);
     s->squares = ek_alloc_array((size_t)s->n_blocks + 1, sizeof *s->squares);
     if (!s->blocks || !s->squares)
         return EK_ENOMEM;
     struct block *b = s->blocks;
     for (int i = 0; i < s->n_params; i++) {
-        int64_t n = count_of(ek_params_get(s->params, i));
-        for (int64_t at = 0; at < n; at += BLOCK)
-            *b++ = (struct block){i, at, n - at < BLOCK ? n - at : BLOCK};
+        const struct ek_param *p = ek_params_get(s->params, i);
+        int64_t n = count_of(p), size = block_of(p);
+        for (int64_t at = 0; at < n; at += size)
+            *b++ = (struct block){i, at, n - at < size ? n - at : size};
     }
     return 0;
 }
@@ -104,6 +114,27 @@ int ek_adamw_new(struct ek_adamw_state **out, struct ek_params *params, enum ek_
     return 0;
 }
 
+/* Touched rows of a block, or NULL: its rows are not whole, or any may be. */
+static const unsigned char *touched_of(const struct ek_param *p)
+{
+    return p->cols > BLOCK ? NULL : ek_param_touched(p);
+}
+
+static double block_squares(const struct ek_adamw_state *s, const struct block *b)
+{
+    const struct ek_param *p = ek_params_get(s->params, b->param);
+    const unsigned char *touched = touched_of(p);
+    const float *g = p->grad + b->first;
+    double sum = 0;
+    if (!touched)
+        return s->ops->dot(g, g, b->n);
+    int64_t r = b->first / p->cols, end = r + b->n / p->cols;
+    for (; r < end; r++)
+        if (touched[r])
+            sum += s->ops->dot(p->grad + r * p->cols, p->grad + r * p->cols, p->cols);
+    return sum;
+}
+
 static void square_share(void *arg, int member, int n_members)
 {
     struct ek_adamw_state *s = arg;
@@ -111,8 +142,7 @@ static void square_share(void *arg, int member, int n_members)
     ek_team_share(&lo, &hi, s->n_blocks, 1, member, n_members);
     for (int64_t i = lo; i < hi; i++) {
         const struct block *b = &s->blocks[i];
-        const float *g = ek_params_get(s->params, b->param)->grad + b->first;
-        s->squares[i] = s->ops->dot(g, g, b->n);
+        s->squares[i] = block_squares(s, b);
     }
 }
 
@@ -125,6 +155,15 @@ double ek_adamw_grad_norm(struct ek_adamw_state *s, struct ek_team *team)
     return sqrt(sum);
 }
 
+/* Numbers [first, first + n) of a parameter; g NULL: a gradient of zeros. */
+static void step_run(const struct ek_adamw_state *s, int param, int64_t first,
+                     int64_t n, const float *g, const struct ek_adamw *now)
+{
+    s->ops->adamw(ek_params_get(s->params, param)->value + first,
+                  s->moments[2 * param] + first, s->moments[2 * param + 1] + first, g,
+                  n, now);
+}
+
 static void step_share(void *arg, int member, int n_members)
 {
     struct ek_adamw_state *s = arg;
@@ -135,9 +174,17 @@ static void step_share(void *arg, int member, int n_members)
         struct ek_param *p = ek_params_get(s->params, b->param);
         struct ek_adamw now = s->now;
         now.decay = p->has_no_decay ? 0.0f : now.decay;
-        s->ops->adamw(p->value + b->first, s->moments[2 * b->param] + b->first,
-                      s->moments[2 * b->param + 1] + b->first, p->grad + b->first, b->n,
-                      &now);
+        const unsigned char *touched = touched_of(p);
+        if (!touched) {
+            step_run(s, b->param, b->first, b->n, p->grad + b->first, &now);
+            continue;
+        }
+        int64_t r = b->first / p->cols, end = r + b->n / p->cols;
+        for (int64_t next; r < end; r = next) {
+            next = ek_param_run(touched, r, end);
+            step_run(s, b->param, r * p->cols, (next - r) * p->cols,
+                     touched[r] ? p->grad + r * p->cols : NULL, &now);
+        }
     }
 }
 

@@ -49,6 +49,46 @@ static void set_grads(struct ek_params *p, uint64_t seed)
     }
 }
 
+/* Rows known as untouched, beside the same run that knows nothing. */
+static void untouched_rows_are_updated_as_by_zeros(void **state)
+{
+    (void)state;
+    enum { ROWS = 613, COLS = 33 };
+    struct ek_params *p[2];
+    struct ek_adamw_state *s[2] = {NULL, NULL};
+    struct ek_team *team = new_team(3);
+    for (int k = 0; k < 2; k++) {
+        p[k] = new_params(false, ROWS, COLS);
+        assert_int_equal(ek_adamw_new(&s[k], p[k], ek_isa_best(), &adamw, NULL), 0);
+    }
+    struct ek_param *x = ek_params_get(p[0], 0), *y = ek_params_get(p[1], 0);
+    assert_int_equal(ek_params_track(x), 0);
+    for (int t = 1; t <= 5; t++) {
+        ek_params_zero_grad(p[0]);
+        ek_params_zero_grad(p[1]);
+        assert_memory_equal(x->grad, y->grad, ROWS * COLS * sizeof(float));
+        for (int r = 0; r < ROWS; r += r < 9 ? 1 : 1 + r % (3 * t)) {
+            x->touched[r] = 1;
+            for (int c = 0; c < COLS; c++)
+                x->grad[r * COLS + c] = y->grad[r * COLS + c] = (float)(r * t - c) / 99;
+        }
+        double a = ek_adamw_grad_norm(s[0], team), b = ek_adamw_grad_norm(s[1], team);
+        assert_true(fabs(a - b) < 1e-5 * b);
+        ek_adamw_step(s[0], team, 0.01f, 0.5f);
+        ek_adamw_step(s[1], team, 0.01f, 0.5f);
+        assert_memory_equal(x->value, y->value, ROWS * COLS * sizeof(float));
+        for (int k = 1; k <= 2; k++)
+            assert_memory_equal(ek_adamw_moment(s[0], 0, k),
+                                ek_adamw_moment(s[1], 0, k),
+                                ROWS * COLS * sizeof(float));
+    }
+    for (int k = 0; k < 2; k++) {
+        ek_adamw_free(s[k]);
+        ek_params_free(p[k]);
+    }
+    ek_team_free(team);
+}
+
 static void adamw_is_its_formula(void **state)
 {
     (void)state;
@@ -265,6 +305,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(adamw_is_its_formula),
+        cmocka_unit_test(untouched_rows_are_updated_as_by_zeros),
         cmocka_unit_test(adagrad_is_its_formula),
         cmocka_unit_test(adagrad_is_the_same_bits_on_any_threads),
         cmocka_unit_test(optimizers_survive_any_failed_allocation),
