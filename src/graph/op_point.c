@@ -4,21 +4,42 @@
 
 #include <string.h>
 
-/* Rows in blocks; fn does one row. */
-typedef void row_fn(const struct ek_op_run *r, int64_t row);
+/* fn does n numbers that stand together, from row on: of one row or, where neither input,
+ * output nor gradient is columns of something wider, of a whole block. */
+typedef void row_fn(const struct ek_op_run *r, int64_t row, int64_t n);
+
+struct by_rows {
+    row_fn *fn;
+    bool is_whole; /* blocks at once */
+};
+
+static bool is_dense(const struct ek_mat *m, int n)
+{
+    for (int k = 0; k < n; k++)
+        if (m[k].f && m[k].ld != m[k].cols)
+            return false;
+    return true;
+}
 
 static void row_block(const struct ek_op_run *r, void *arg, int64_t b, int member)
 {
     (void)member;
-    row_fn *const *fn = arg;
+    const struct by_rows *o = arg;
     struct ek_range n = ek_block(r->out[0].rows, EK_ROW_BLOCK, b);
-    for (int64_t i = n.lo; i < n.hi; i++)
-        (*fn)(r, i);
+    if (o->is_whole)
+        o->fn(r, n.lo, (n.hi - n.lo) * r->out[0].cols);
+    for (int64_t i = n.lo; !o->is_whole && i < n.hi; i++)
+        o->fn(r, i, r->out[0].cols);
 }
 
-static void by_rows(const struct ek_op_run *r, row_fn *fn)
+/* has_parts: rows of one input are narrower than the output's. */
+static void by_rows(const struct ek_op_run *r, row_fn *fn, bool has_parts)
 {
-    ek_blocks(r, row_block, &fn, ek_n_blocks(r->out[0].rows, EK_ROW_BLOCK));
+    struct by_rows o = {fn, !has_parts && is_dense(r->in, r->node->n_in) &&
+                                is_dense(r->din, r->node->n_in) &&
+                                is_dense(r->out, r->node->n_out) &&
+                                is_dense(r->dout, r->node->n_out)};
+    ek_blocks(r, row_block, &o, ek_n_blocks(r->out[0].rows, EK_ROW_BLOCK));
 }
 
 /* A node of `n_in` f32 inputs of the same rows; out of x's columns. */
@@ -39,31 +60,31 @@ static int point_add(struct ek_graph *g, const struct ek_op_class *class, const 
 
 /* --- act --------------------------------------------------------------------------------- */
 
-static void act_row(const struct ek_op_run *r, int64_t i)
+static void act_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
-    r->g->ops->act(ek_at(r->out[0], i), ek_at(r->in[0], i), r->out[0].cols,
+    r->g->ops->act(ek_at(r->out[0], i), ek_at(r->in[0], i), n,
                    (enum ek_act)r->node->kind);
 }
 
 static void act_forward(const struct ek_op_run *r)
 {
-    by_rows(r, act_row);
+    by_rows(r, act_row, false);
 }
 
-static void act_back_row(const struct ek_op_run *r, int64_t i)
+static void act_back_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
     enum ek_act act = (enum ek_act)r->node->kind;
     float *dy = ek_at(r->dout[0], i), *dx = ek_at(r->din[0], i);
     const float *s = ek_act_reads_x(act) ? ek_at(r->in[0], i) : ek_at(r->out[0], i);
     bool is_added = ek_is_added(r, 0);
-    r->g->ops->act_grad(is_added ? dy : dx, s, dy, r->dout[0].cols, act);
+    r->g->ops->act_grad(is_added ? dy : dx, s, dy, n, act);
     if (is_added)
-        r->g->ops->add(dx, dx, dy, 1.0f, r->dout[0].cols);
+        r->g->ops->add(dx, dx, dy, 1.0f, n);
 }
 
 static void act_backward(const struct ek_op_run *r)
 {
-    by_rows(r, act_back_row);
+    by_rows(r, act_back_row, false);
 }
 
 static const struct ek_op_class act_class = {
@@ -83,29 +104,28 @@ int ek_activate(struct ek_graph *g, int x, enum ek_act act)
 
 /* --- add, scale -------------------------------------------------------------------------- */
 
-static void add_row(const struct ek_op_run *r, int64_t i)
+static void add_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
     r->g->ops->add(ek_at(r->out[0], i), ek_at(r->in[0], i), ek_at(r->in[1], i),
-                   r->node->f[0], r->out[0].cols);
+                   r->node->f[0], n);
 }
 
 static void add_forward(const struct ek_op_run *r)
 {
-    by_rows(r, add_row);
+    by_rows(r, add_row, false);
 }
 
-static void add_back_row(const struct ek_op_run *r, int64_t i)
+static void add_back_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
     for (int k = 0; k < r->node->n_in; k++)
         if (r->din[k].f)
             r->g->ops->mul(ek_at(r->din[k], i), ek_at(r->dout[0], i), NULL,
-                           k ? r->node->f[0] : 1.0f, r->dout[0].cols,
-                           ek_is_added(r, k));
+                           k ? r->node->f[0] : 1.0f, n, ek_is_added(r, k));
 }
 
 static void add_backward(const struct ek_op_run *r)
 {
-    by_rows(r, add_back_row);
+    by_rows(r, add_back_row, false);
 }
 
 static const struct ek_op_class add_class = {
@@ -120,26 +140,26 @@ int ek_add(struct ek_graph *g, int a, int b, float scale)
     return y;
 }
 
-static void scale_row(const struct ek_op_run *r, int64_t i)
+static void scale_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
-    r->g->ops->mul(ek_at(r->out[0], i), ek_at(r->in[0], i), NULL, r->node->f[0],
-                   r->out[0].cols, false);
+    r->g->ops->mul(ek_at(r->out[0], i), ek_at(r->in[0], i), NULL, r->node->f[0], n,
+                   false);
 }
 
 static void scale_forward(const struct ek_op_run *r)
 {
-    by_rows(r, scale_row);
+    by_rows(r, scale_row, false);
 }
 
-static void scale_back_row(const struct ek_op_run *r, int64_t i)
+static void scale_back_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
-    r->g->ops->mul(ek_at(r->din[0], i), ek_at(r->dout[0], i), NULL, r->node->f[0],
-                   r->dout[0].cols, ek_is_added(r, 0));
+    r->g->ops->mul(ek_at(r->din[0], i), ek_at(r->dout[0], i), NULL, r->node->f[0], n,
+                   ek_is_added(r, 0));
 }
 
 static void scale_backward(const struct ek_op_run *r)
 {
-    by_rows(r, scale_back_row);
+    by_rows(r, scale_back_row, false);
 }
 
 static const struct ek_op_class scale_class = {
@@ -156,42 +176,40 @@ int ek_scale(struct ek_graph *g, int x, float s)
 
 /* --- mul, gate --------------------------------------------------------------------------- */
 
-static void mul_row(const struct ek_op_run *r, int64_t i)
+static void mul_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
-    int64_t C = r->out[0].cols;
     float *y = ek_at(r->out[0], i), *a = ek_at(r->in[0], i), *b = ek_at(r->in[1], i);
     if (r->node->flag) /* one factor a row */
-        r->g->ops->mul(y, a, NULL, b[0], C, false);
+        r->g->ops->mul(y, a, NULL, b[0], n, false);
     else
-        r->g->ops->mul(y, a, b, 1.0f, C, false);
+        r->g->ops->mul(y, a, b, 1.0f, n, false);
 }
 
 static void mul_forward(const struct ek_op_run *r)
 {
-    by_rows(r, mul_row);
+    by_rows(r, mul_row, r->node->flag);
 }
 
-static void mul_back_row(const struct ek_op_run *r, int64_t i)
+static void mul_back_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
     const struct ek_grad_ops *ops = r->g->ops;
-    int64_t C = r->dout[0].cols;
     float *dy = ek_at(r->dout[0], i);
     const float *a = ek_at(r->in[0], i), *b = ek_at(r->in[1], i);
     if (r->din[0].f)
         ops->mul(ek_at(r->din[0], i), dy, r->node->flag ? NULL : b,
-                 r->node->flag ? b[0] : 1.0f, C, ek_is_added(r, 0));
+                 r->node->flag ? b[0] : 1.0f, n, ek_is_added(r, 0));
     if (!r->din[1].f)
         return;
     float *db = ek_at(r->din[1], i);
     if (r->node->flag)
-        db[0] = (ek_is_added(r, 1) ? db[0] : 0.0f) + (float)ops->dot(dy, a, C);
+        db[0] = (ek_is_added(r, 1) ? db[0] : 0.0f) + (float)ops->dot(dy, a, n);
     else
-        ops->mul(db, dy, a, 1.0f, C, ek_is_added(r, 1));
+        ops->mul(db, dy, a, 1.0f, n, ek_is_added(r, 1));
 }
 
 static void mul_backward(const struct ek_op_run *r)
 {
-    by_rows(r, mul_back_row);
+    by_rows(r, mul_back_row, r->node->flag);
 }
 
 static const struct ek_op_class mul_class = {
@@ -225,35 +243,35 @@ static bool is_dropping(const struct ek_op_run *r)
     return r->g->o.is_training && r->node->f[0] > 0.0f;
 }
 
-/* y [+]= x dropped, row i of C columns: elements are counted over the whole value. */
+/* y [+]= x dropped, from row i on: elements are counted over the whole value. */
 static void drop_row(const struct ek_op_run *r, float *y, const float *x, int64_t i,
-                     bool is_added)
+                     int64_t n, bool is_added)
 {
-    int64_t C = r->out[0].cols;
     if (is_dropping(r))
-        r->g->ops->dropout(y, x, C, r->key, i * C, r->node->f[0], is_added);
+        r->g->ops->dropout(y, x, n, r->key, i * r->out[0].cols, r->node->f[0],
+                           is_added);
     else
-        r->g->ops->mul(y, x, NULL, 1.0f, C, is_added);
+        r->g->ops->mul(y, x, NULL, 1.0f, n, is_added);
 }
 
-static void dropout_row(const struct ek_op_run *r, int64_t i)
+static void dropout_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
-    drop_row(r, ek_at(r->out[0], i), ek_at(r->in[0], i), i, false);
+    drop_row(r, ek_at(r->out[0], i), ek_at(r->in[0], i), i, n, false);
 }
 
 static void dropout_forward(const struct ek_op_run *r)
 {
-    by_rows(r, dropout_row);
+    by_rows(r, dropout_row, false);
 }
 
-static void dropout_back_row(const struct ek_op_run *r, int64_t i)
+static void dropout_back_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
-    drop_row(r, ek_at(r->din[0], i), ek_at(r->dout[0], i), i, ek_is_added(r, 0));
+    drop_row(r, ek_at(r->din[0], i), ek_at(r->dout[0], i), i, n, ek_is_added(r, 0));
 }
 
 static void dropout_backward(const struct ek_op_run *r)
 {
-    by_rows(r, dropout_back_row);
+    by_rows(r, dropout_back_row, false);
 }
 
 static const struct ek_op_class dropout_class = {
@@ -278,30 +296,30 @@ int ek_dropout(struct ek_graph *g, int x, float p)
     return y;
 }
 
-static void residual_row(const struct ek_op_run *r, int64_t i)
+static void residual_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
     float *y = ek_at(r->out[0], i);
-    memcpy(y, ek_at(r->in[0], i), (size_t)r->out[0].cols * sizeof *y);
-    drop_row(r, y, ek_at(r->in[1], i), i, true);
+    memcpy(y, ek_at(r->in[0], i), (size_t)n * sizeof *y);
+    drop_row(r, y, ek_at(r->in[1], i), i, n, true);
 }
 
 static void residual_forward(const struct ek_op_run *r)
 {
-    by_rows(r, residual_row);
+    by_rows(r, residual_row, false);
 }
 
-static void residual_back_row(const struct ek_op_run *r, int64_t i)
+static void residual_back_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
     if (r->din[0].f)
-        r->g->ops->mul(ek_at(r->din[0], i), ek_at(r->dout[0], i), NULL, 1.0f,
-                       r->dout[0].cols, ek_is_added(r, 0));
+        r->g->ops->mul(ek_at(r->din[0], i), ek_at(r->dout[0], i), NULL, 1.0f, n,
+                       ek_is_added(r, 0));
     if (r->din[1].f)
-        drop_row(r, ek_at(r->din[1], i), ek_at(r->dout[0], i), i, ek_is_added(r, 1));
+        drop_row(r, ek_at(r->din[1], i), ek_at(r->dout[0], i), i, n, ek_is_added(r, 1));
 }
 
 static void residual_backward(const struct ek_op_run *r)
 {
-    by_rows(r, residual_back_row);
+    by_rows(r, residual_back_row, false);
 }
 
 static const struct ek_op_class residual_class = {
@@ -322,8 +340,9 @@ int ek_residual(struct ek_graph *g, int a, int b, float p)
 
 /* --- concat ------------------------------------------------------------------------------ */
 
-static void concat_row(const struct ek_op_run *r, int64_t i)
+static void concat_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
+    (void)n;
     float *y = ek_at(r->out[0], i);
     for (int k = 0; k < r->node->n_in; k++) {
         memcpy(y, ek_at(r->in[k], i), (size_t)r->in[k].cols * sizeof *y);
@@ -333,11 +352,12 @@ static void concat_row(const struct ek_op_run *r, int64_t i)
 
 static void concat_forward(const struct ek_op_run *r)
 {
-    by_rows(r, concat_row);
+    by_rows(r, concat_row, true);
 }
 
-static void concat_back_row(const struct ek_op_run *r, int64_t i)
+static void concat_back_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
+    (void)n;
     const float *dy = ek_at(r->dout[0], i);
     for (int k = 0; k < r->node->n_in; k++) {
         if (r->din[k].f)
@@ -349,7 +369,7 @@ static void concat_back_row(const struct ek_op_run *r, int64_t i)
 
 static void concat_backward(const struct ek_op_run *r)
 {
-    by_rows(r, concat_back_row);
+    by_rows(r, concat_back_row, true);
 }
 
 static const struct ek_op_class concat_class = {
