@@ -328,7 +328,10 @@ int ek_linear(struct ek_graph *g, int x, int w, int bias, enum ek_act act)
         return -1;
     const int64_t O = g->values[w].cols;
     n->kind = (int)act;
-    n->reads_out = act == EK_ACT_NONE ? 0 : ek_act_reads_x(act) ? 2u : 1u;
+    n->reads_out = act == EK_ACT_NONE    ? 0
+                   : act == EK_ACT_SILU  ? 3u
+                   : ek_act_reads_x(act) ? 2u
+                                         : 1u;
     int y = ek_node_out(g, x, O, EK_DTYPE_F32);
     if (y >= 0 && ek_act_reads_x(act) && ek_node_out(g, x, O, EK_DTYPE_F32) < 0)
         return -1;
