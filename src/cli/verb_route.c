@@ -1,23 +1,20 @@
 /* verb_route.c - keel route: options to a running proxy and back to an exit code. */
 #include "base/log.h"
-#include "cli/verb.h"
+#include "cli/verb_route_run.h"
 #include "net/address.h"
 #include "route/config.h"
+#include "route/inherit.h"
 
-#include <errno.h>
 #include <math.h>
-#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define ARENA_BYTES (4u << 20)
-
 struct settings {
     struct ek_route_lists lists; /* first: their keys' offsets are its own */
     struct ek_opt_list listen, backend, tls_cert, tls_key;
-    const char *admin, *report_path, *health_path, *backend_ca;
+    const char *admin, *report_path, *report_key_file, *health_path, *backend_ca;
     const char *key, *via, *policy;
     int admission, log_level; /* as their enums */
     int64_t threads, max_connections, max_queue, max_sessions, pool_connections;
@@ -25,6 +22,7 @@ struct settings {
     int64_t websocket_ping, http2_ping, backend_http2_ping, ping_timeout,
         resolve_interval;
     int64_t idle_timeout, tunnel_timeout, dead_peer, max_age, drain, report_interval;
+    int64_t backend_drain;
     int64_t report_expiry, health_interval, log_interval, slow_start;
     bool backend_tls, backend_tls_insecure, trust_forwarded, log_sessions, log_frames,
         check;
@@ -47,9 +45,10 @@ static const struct ek_opt opts[] = {
     {.name = "backend",
      .type = EK_OPT_LIST,
      .value = "[NAME=]HOST:PORT[,KEY=VALUE]",
-     .help = "where sessions go; keys: weight, cores, max_sessions, protocol (http1, "
-             "http2), agent (HOST:PORT of an agent-check), reports (orca: by gRPC, out "
-             "of band), tls_name (SNI, and the name in its certificate)",
+     .help =
+         "where sessions go; keys: weight, cores, max_sessions, protocol (http1, "
+         "http2), agent (HOST:PORT of an agent-check), reports (orca: by gRPC, out "
+         "of band), report_key_file, tls_name (SNI, and the name in its certificate)",
      AT(backend)},
     {.name = "admin",
      .type = EK_OPT_STR,
@@ -87,6 +86,13 @@ static const struct ek_opt opts[] = {
      .value = "PATH",
      .help = "poll every backend's load there (GET, JSON of libevenkeel)",
      AT(report_path)},
+    {.name = "report_key_file",
+     .type = EK_OPT_STR,
+     .value = "FILE",
+     .help =
+         "key that the backends want of who asks for reports: the file's first line, "
+         "sent as Authorization: Bearer; read at start and at reload",
+     AT(report_key_file)},
     {.name = "report_interval",
      TIME(10, DAY_MS),
      .fallback = "1s",
@@ -197,6 +203,12 @@ static const struct ek_opt opts[] = {
      .fallback = "0s",
      .help = "after SIGTERM sessions may go on for so long; 0s: until they end",
      AT(drain)},
+    {.name = "backend_drain",
+     TIME(0, 100 * DAY_MS),
+     .fallback = "0s",
+     .help = "sessions of a backend that a reload removed may go on for so long; 0s: "
+             "until they end",
+     AT(backend_drain)},
     {.name = "threads",
      COUNT(1, 256),
      .fallback = "1",
@@ -291,7 +303,16 @@ static const struct ek_opt_verb table = {
         "and "
         "lists of backends and listeners. Flags override it.\n\n"
         "SIGTERM or SIGINT (Ctrl-C) stops it: no new connections, sessions go on until "
-        "they end or --drain is over; a second signal ends them.\n\n"
+        "they end or --drain is over; a second signal ends them. SIGHUP, or POST "
+        "/reload at "
+        "the admin address, reads CONFIG, certificates and keys again: for sessions "
+        "that "
+        "begin from then on, while open ones go on; an error changes nothing and says "
+        "why. SIGUSR2 starts the program anew, of another version perhaps: it gets the "
+        "listening sockets, and when it is ready this process takes no more "
+        "connections "
+        "and ends with its last session. Sockets of systemd's activation are taken by "
+        "their addresses.\n\n"
         "Exit codes: 0 stopped by SIGTERM, 130 by SIGINT, 1 failed while running, 2 "
         "bad "
         "options.",
@@ -307,27 +328,6 @@ static const struct ek_opt_verb table = {
     .min_args = 0,
     .max_args = 1,
 };
-
-/* A signal handler has no argument of its own: the one proxy of this process. */
-static struct ek_route *running;
-static volatile sig_atomic_t last_signal;
-
-static void on_signal(int sig)
-{
-    int saved = errno;
-    last_signal = sig;
-    if (running)
-        ek_route_stop(running);
-    errno = saved;
-}
-
-static void catch_signals(void)
-{
-    struct sigaction act = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigemptyset(&act.sa_mask);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGINT, &act, NULL);
-}
 
 /* Backends ------------------------------------------------------------------------ */
 
@@ -345,6 +345,8 @@ static int read_pair(struct ek_route_backend *b, char *pair, struct ek_err *err)
         b->agent = value;
     else if (value && strcmp(pair, "tls_name") == 0 && *value)
         b->tls_name = value;
+    else if (value && strcmp(pair, "report_key_file") == 0 && *value)
+        b->report_key_file = value;
     else if (value && strcmp(pair, "protocol") == 0 && strcmp(value, "http1") == 0)
         b->protocol = EK_ROUTE_HTTP1;
     else if (value && strcmp(pair, "protocol") == 0 && strcmp(value, "http2") == 0)
@@ -362,7 +364,7 @@ static int read_pair(struct ek_route_backend *b, char *pair, struct ek_err *err)
             err, EK_EINVAL,
             "--backend: '%s': '%s' is none of weight=N (over 0), cores=N, "
             "max_sessions=N, protocol=http1, protocol=http2, agent=HOST:PORT, "
-            "reports=orca, tls_name=NAME",
+            "reports=orca, report_key_file=FILE, tls_name=NAME",
             b->spec.name, pair);
     return 0;
 }
@@ -384,6 +386,7 @@ static int read_backend(struct ek_route_backend *b, char *text,
         .skips_verify = set->backend_tls_insecure,
         .tls_ca = set->backend_ca,
         .report_path = set->report_path,
+        .report_key_file = set->report_key_file,
         .health_path = set->health_path,
     };
     if (name_end)
@@ -510,6 +513,7 @@ static void read_values(struct ek_route_config *c, const struct settings *set)
     c->dead_peer_us = set->dead_peer * 1000;
     c->max_age_us = set->max_age * 1000;
     c->drain_us = set->drain * 1000;
+    c->backend_drain_us = set->backend_drain * 1000;
     c->report_interval_us = set->report_interval * 1000;
     c->health_interval_us = set->health_interval * 1000;
     c->log_interval_us = set->log_interval * 1000;
@@ -527,6 +531,7 @@ static int read_lists(struct ek_route_config *c, const struct settings *set,
         .skips_verify = set->backend_tls_insecure,
         .tls_ca = set->backend_ca,
         .report_path = set->report_path,
+        .report_key_file = set->report_key_file,
         .health_path = set->health_path,
     };
     return ek_route_config_add(c, &set->lists, &common, arena, err);
@@ -551,21 +556,9 @@ static int read_config(struct ek_route_config *c, const struct settings *set,
 
 /* Running -------------------------------------------------------------------------- */
 
-static int route(const struct ek_route_config *c, struct ek_err *err)
+static void set_log(const struct settings *set)
 {
-    struct ek_route *r = NULL;
-    int rc = ek_route_new(&r, c, err);
-    if (rc)
-        return rc;
-    running = r;
-    catch_signals();
-    ek_log(EK_LOG_INFO, "ready", "listen=%s admin=%s backends=%zu policy=%s threads=%d",
-           ek_route_address(r), ek_route_admin(r), c->n_backends,
-           ek_policy_name(c->pool.policy), c->threads);
-    rc = ek_route_run(r, err);
-    running = NULL;
-    ek_route_free(r);
-    return rc;
+    ek_log_setup((enum ek_log_level)set->log_level, EK_LOG_AUTO);
 }
 
 /* A name that nobody knows now may be known when the proxy starts: no error. */
@@ -583,32 +576,48 @@ static void warn_of_names(const struct ek_route_config *c)
     }
 }
 
-static int run_with(const struct settings *set, struct ek_arena *arena)
+/* What the words and their file say now. */
+static int read_again(struct ek_route_config *c, int argc, char **argv,
+                      struct ek_arena *arena, struct ek_err *err)
 {
-    struct ek_err err = EK_ERR_INIT;
-    struct ek_route_config c;
-    ek_log_setup((enum ek_log_level)set->log_level, EK_LOG_AUTO);
-    int rc = read_config(&c, set, arena, &err);
-    if (!rc && set->check)
-        warn_of_names(&c);
-    else if (!rc)
-        rc = route(&c, &err);
-    if (rc) {
-        int code = ek_verb_fail(&ek_verb_route, &err, false);
-        return rc == EK_EINVAL ? EK_EXIT_USAGE : code;
-    }
-    return last_signal == SIGINT ? EK_EXIT_INTERRUPTED : EK_EXIT_OK;
+    struct settings set = {0};
+    struct ek_opt_args args;
+    int rc = ek_opt_parse(&table, &set, &args, argc, argv, arena, err);
+    if (!rc)
+        rc = read_config(c, &set, arena, err);
+    if (!rc)
+        set_log(&set);
+    return rc;
 }
 
 static int run(int argc, char **argv)
 {
     struct settings set = {0};
     struct ek_opt_args args;
+    struct ek_route_config c;
+    struct ek_err err = EK_ERR_INIT;
     struct ek_arena arena;
+    struct ek_inherited inherited;
     int code;
-    ek_arena_init(&arena, ARENA_BYTES);
-    if (ek_verb_options(&ek_verb_route, &set, &args, argc, argv, &arena, &code))
-        code = run_with(&set, &arena);
+    ek_inherited_read(&inherited);
+    ek_arena_init(&arena, EK_ROUTE_ARENA_BYTES);
+    if (ek_verb_options(&ek_verb_route, &set, &args, argc, argv, &arena, &code)) {
+        set_log(&set);
+        int rc = read_config(&c, &set, &arena, &err);
+        c.inherited = &inherited;
+        if (!rc && set.check)
+            warn_of_names(&c);
+        if (!rc && set.check)
+            rc = ek_route_check_files(&c, &err);
+        else if (!rc)
+            rc = ek_verb_route_run(&c, &(struct ek_route_words){argc, argv, read_again},
+                                   &code, &err);
+        ek_inherited_end(&inherited, rc ? err.text : "it only checked");
+        if (rc)
+            code = ek_verb_fail(&ek_verb_route, &err, false);
+        if (rc == EK_EINVAL)
+            code = EK_EXIT_USAGE;
+    }
     ek_arena_release(&arena);
     return code;
 }

@@ -4,6 +4,8 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -168,9 +170,50 @@ static int listen_tcp(int *fd, char address[128], const char *listen,
     return 0;
 }
 
+/* Handed over ---------------------------------------------------------------- */
+
+int ek_address_of(char address[128], int fd)
+{
+    struct sockaddr_un sa = {0};
+    socklen_t n = sizeof sa;
+    int listens = 0;
+    socklen_t listens_n = sizeof listens;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &listens_n) || !listens)
+        return EK_EINVAL;
+    if (getsockname(fd, (struct sockaddr *)&sa, &n))
+        return EK_EIO;
+    if (sa.sun_family != AF_UNIX)
+        return write_address(address, fd);
+    snprintf(address, 128, "unix:%.*s", (int)sizeof sa.sun_path, sa.sun_path);
+    return 0;
+}
+
+static int listen_on(int *fd, char address[128], char **unix_path, const char *text,
+                     struct ek_err *err)
+{
+    char *end, *path = NULL;
+    long n = strtol(text, &end, 10);
+    if (end == text || *end || n < 0 || n > INT_MAX)
+        return ek_err_set(err, EK_EINVAL, "listen: fd@%s: not fd@N", text);
+    int flags = fcntl((int)n, F_GETFL);
+    if (flags < 0 || fcntl((int)n, F_SETFL, flags | O_NONBLOCK) ||
+        ek_address_of(address, (int)n))
+        return ek_err_set(err, EK_EIO, "listen: fd@%ld: no socket that listens", n);
+    if (strncmp(address, "unix:", 5) == 0) {
+        path = ek_strndup(address + 5, strlen(address + 5));
+        if (!path)
+            return ek_err_set(err, EK_ENOMEM, "listen: out of memory");
+        *unix_path = path;
+    }
+    *fd = (int)n;
+    return 0;
+}
+
 int ek_address_listen(int *fd, char address[128], char **unix_path, const char *listen,
                       struct ek_err *err)
 {
+    if (strncmp(listen, "fd@", 3) == 0)
+        return listen_on(fd, address, unix_path, listen + 3, err);
     if (strncmp(listen, "unix:", 5) != 0)
         return listen_tcp(fd, address, listen, err);
     snprintf(address, 128, "%s", listen);

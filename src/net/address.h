@@ -9,13 +9,19 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-/* *fd listens, without blocking; address is what was really bound ("127.0.0.1:43817",
+/* "fd@N" is a socket of this process that listens already; *fd is N then.
+ *
+ * *fd listens, without blocking; address is what was really bound ("127.0.0.1:43817",
  * "[::]:8080", "unix:PATH"). "" as the host is every address, IPv6 and IPv4; port 0
  * takes a free one; a socket file nobody listens on any more is replaced. *unix_path
  * (ek_free) is set for a socket file and otherwise left alone.
  * Errors: EK_EINVAL, EK_EIO with the address and the system's reason, EK_ENOMEM. */
 int ek_address_listen(int *fd, char address[128], char **unix_path, const char *listen,
                       struct ek_err *err) EK_MUST_USE;
+
+/* What fd is bound to, as ek_address_listen says it. Errors: EK_EIO; EK_EINVAL: it does
+ * not listen. */
+int ek_address_of(char address[128], int fd) EK_MUST_USE;
 
 struct ek_address {
     struct sockaddr_storage storage;

@@ -220,16 +220,20 @@ enum ek_grpc_status ek_grpc_status_of_reset(uint32_t code)
 
 /* Client ------------------------------------------------------------------------ */
 
-int ek_grpc_call(struct ek_h2_stream **s, struct ek_h2 *c, struct ek_text authority,
-                 const char *path, const void *message, size_t n, void *user)
+int ek_grpc_call(struct ek_h2_stream **s, struct ek_h2 *c,
+                 const struct ek_grpc_target *target, const void *message, size_t n,
+                 void *user)
 {
-    struct ek_field fields[2] = {type_field, {text("te"), text("trailers")}};
+    const char *key = target->authorization;
+    struct ek_field fields[3] = {type_field, {text("te"), text("trailers")}};
+    if (key)
+        fields[2] = (struct ek_field){text("authorization"), text(key)};
     struct ek_head h = {.method = text("POST"),
                         .scheme = text("http"),
-                        .authority = authority,
-                        .path = text(path),
+                        .authority = target->authority,
+                        .path = text(target->path),
                         .fields = fields,
-                        .n_fields = 2,
+                        .n_fields = key ? 3 : 2,
                         .body_bytes = -1};
     const char prefix[EK_GRPC_PREFIX] = {0, (char)(n >> 24), (char)(n >> 16),
                                          (char)(n >> 8), (char)n};

@@ -54,10 +54,16 @@ int ek_grpc_end(struct ek_h2_stream *s, enum ek_grpc_status status,
 int ek_grpc_fail(struct ek_h2_stream *s, enum ek_grpc_status status,
                  const char *message) EK_MUST_USE;
 
-/* Client: opens a call of `path` with one message and ends its side. Errors: as
- * ek_h2_open and ek_h2_send. */
-int ek_grpc_call(struct ek_h2_stream **s, struct ek_h2 *c, struct ek_text authority,
-                 const char *path, const void *message, size_t n,
+struct ek_grpc_target {
+    struct ek_text authority;
+    const char *path;
+    const char *authorization; /* NULL: not said */
+};
+
+/* Client: opens a call with one message and ends its side. Errors: as ek_h2_open and
+ * ek_h2_send. */
+int ek_grpc_call(struct ek_h2_stream **s, struct ek_h2 *c,
+                 const struct ek_grpc_target *target, const void *message, size_t n,
                  void *user) EK_MUST_USE;
 
 /* The status in trailers, or in a head that is all there is; -1: none. */

@@ -114,6 +114,11 @@ void ek_h2_context_free(struct ek_h2_context *x)
     ek_free(x);
 }
 
+void ek_h2_context_set(struct ek_h2_context *x, const struct ek_h2_options *o)
+{
+    x->o = *o;
+}
+
 const struct ek_h2_counts *ek_h2_context_counts(const struct ek_h2_context *x)
 {
     return &x->counts;

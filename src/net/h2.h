@@ -132,6 +132,8 @@ int ek_h2_context_new(struct ek_h2_context **x, struct ek_loop *loop,
                       const struct ek_h2_options *o) EK_MUST_USE;
 /* Closes every connection at once; on_stream_closed and on_closed are called. */
 void ek_h2_context_free(struct ek_h2_context *x);
+/* From now on, of connections that are there too, as far as it is asked for again. */
+void ek_h2_context_set(struct ek_h2_context *x, const struct ek_h2_options *o);
 const struct ek_h2_counts *ek_h2_context_counts(const struct ek_h2_context *x);
 
 struct ek_h2_start {

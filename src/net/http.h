@@ -119,6 +119,10 @@ int ek_http_server_new(struct ek_http_server **s, struct ek_loop *loop,
                        const struct ek_http_handler *handler,
                        struct ek_err *err) EK_MUST_USE;
 
+/* The listening socket: to be handed to another process. */
+int ek_http_server_fd(const struct ek_http_server *s);
+/* Its socket file, if it has one, is left there: another process listens at it. */
+void ek_http_server_keep_path(struct ek_http_server *s);
 /* "127.0.0.1:43817", "[::]:8080" or "unix:PATH": the address really bound. */
 const char *ek_http_server_address(const struct ek_http_server *s);
 /* Open connections, idle ones and those that only wait for the client's end included;

@@ -173,6 +173,17 @@ int ek_http_server_new(struct ek_http_server **s, struct ek_loop *loop,
     return 0;
 }
 
+int ek_http_server_fd(const struct ek_http_server *s)
+{
+    return s->listener.fd;
+}
+
+void ek_http_server_keep_path(struct ek_http_server *s)
+{
+    ek_free(s->unix_path);
+    s->unix_path = NULL;
+}
+
 const char *ek_http_server_address(const struct ek_http_server *s)
 {
     return s->address;

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "net/static.h"
+#include "route/inherit.h"
 #include "route/run_int.h"
 #include "route/stream.h"
 
@@ -12,7 +13,7 @@
 #include <stddef.h>
 #include <string.h>
 
-enum { MAX_BODY_BYTES = 64 << 20, MAX_EXPLAINED = 256 };
+enum { MAX_EXPLAINED = 256 };
 
 /* Metrics ------------------------------------------------------------------ */
 
@@ -77,6 +78,21 @@ static int add_h2_counters(struct ek_buf *out, const struct ek_router *r)
     return rc;
 }
 
+static int add_reloads(struct ek_buf *out, const struct ek_route *r)
+{
+    int rc = ek_buf_addf(
+        out,
+        "# HELP evenkeel_route_reloads_total configurations read again\n"
+        "# TYPE evenkeel_route_reloads_total counter\n"
+        "evenkeel_route_reloads_total{result=\"applied\"} %llu\n"
+        "evenkeel_route_reloads_total{result=\"refused\"} %llu\n",
+        (unsigned long long)r->n_reloads, (unsigned long long)r->n_reloads_refused);
+    return rc ? rc
+              : add_metric(out, "configuration_timestamp_seconds", "gauge",
+                           "when the configuration in force was read, in UNIX time",
+                           (double)r->loaded_s);
+}
+
 static int add_gauges(struct ek_buf *out, const struct ek_route *r)
 {
     struct ek_pool_totals t;
@@ -120,6 +136,8 @@ static int add_gauges(struct ek_buf *out, const struct ek_route *r)
         rc = add_metric(out, "address_changes_total", "counter",
                         "times that a backend's name said other addresses",
                         (double)ek_counter_get(&r->n_address_changes));
+    if (!rc)
+        rc = add_reloads(out, r);
     return rc ? rc
               : add_metric(out, "uptime_seconds", "gauge", "since the start",
                            (double)(now - r->begun_us) / 1e6);
@@ -427,16 +445,42 @@ static bool find_query(char *value, size_t cap, const char *query, const char *k
     return false;
 }
 
+/* Browsers say so, and any page that one shows here could ask. */
+static bool is_from_page(struct ek_http_exchange *x)
+{
+    if (!ek_http_header_get(ek_http_get_request(x), "origin"))
+        return false;
+    answer_text(x, 403, "not from a web page\n");
+    return true;
+}
+
+/* POST /reload: the configuration is read again. */
+static void reload(struct ek_route *r, struct ek_http_exchange *x)
+{
+    struct ek_err err = EK_ERR_INIT;
+    struct ek_buf out;
+    if (is_from_page(x))
+        return;
+    ek_buf_init(&out, EK_ROUTE_MAX_BODY_BYTES);
+    if (ek_route_read_again(r, &out, &err) == 0) {
+        answer(x, 200, "application/json", out.data, out.len);
+    } else {
+        ek_buf_reset(&out);
+        if (ek_buf_addf(&out, "%s\n", err.text))
+            answer_text(x, 500, "out of memory\n");
+        else
+            answer(x, 400, "text/plain", out.data, out.len);
+    }
+    ek_buf_release(&out);
+}
+
 /* POST /drain?backend=NAME[&on=false]: no new sessions there; without a backend, the
  * proxy itself drains and ends. */
 static void drain(struct ek_route *r, struct ek_http_exchange *x, const char *query)
 {
     char name[EK_BACKEND_NAME_MAX + 1], on[8];
-    /* Browsers say so, and any page that one shows here could ask. */
-    if (ek_http_header_get(ek_http_get_request(x), "origin")) {
-        answer_text(x, 403, "not from a web page\n");
+    if (is_from_page(x))
         return;
-    }
     if (!find_query(name, sizeof name, query, "backend")) {
         if (query[0]) {
             answer_text(x, 400, "want ?backend=NAME[&on=false], or no query at all\n");
@@ -471,7 +515,7 @@ static void answer_page(struct ek_route *r, struct ek_http_exchange *x,
                         const struct page *page)
 {
     struct ek_buf out;
-    ek_buf_init(&out, MAX_BODY_BYTES);
+    ek_buf_init(&out, EK_ROUTE_MAX_BODY_BYTES);
     if (page->write(&out, r))
         answer_text(x, 500, "out of memory\n");
     else
@@ -509,8 +553,12 @@ static void on_request(void *arg, struct ek_http_exchange *x)
         answer_text(x, is_draining ? 503 : 200, is_draining ? "draining\n" : "ok\n");
     else if (strcmp(q->path, "/drain") == 0 && strcmp(q->method, "POST") == 0)
         drain(r, x, q->query);
+    else if (strcmp(q->path, "/reload") == 0 && strcmp(q->method, "POST") == 0)
+        reload(r, x);
     else
-        answer_text(x, 404, "/ /metrics /backends /explain /health, POST /drain\n");
+        answer_text(
+            x, 404,
+            "/ /metrics /backends /explain /health, POST /drain, POST /reload\n");
 }
 
 static void on_closed(void *arg, struct ek_http_exchange *x, bool is_aborted)
@@ -526,6 +574,8 @@ int ek_route_open_admin(struct ek_route *r, struct ek_err *err)
     const struct ek_http_handler handler = {
         .on_request = on_request, .on_closed = on_closed, .arg = r};
     ek_http_limits_default(&limits);
-    return ek_http_server_new(&r->admin, r->loop, r->config->admin, NULL, &limits,
-                              &handler, err);
+    char at[16];
+    const char *address = ek_inherited_find(r->config->inherited, at, r->config->admin);
+    return ek_http_server_new(&r->admin, r->loop, address, NULL, &limits, &handler,
+                              err);
 }

@@ -157,6 +157,19 @@ static void work_on(struct ek_route *r, int32_t backend)
     r->n_removed--;
 }
 
+void ek_backends_ask_anew(struct ek_route *r)
+{
+    for (size_t i = 0; i < r->router.n_upstreams; i++) {
+        const struct ek_upstream *u = r->backends[i].upstream;
+        if (!u || r->backends[i].removed > 0 || !u->config.reports_orca)
+            continue;
+        ek_orca_oob_stop(r->orca, (int32_t)i);
+        if (ek_orca_oob_start(r->orca, (int32_t)i))
+            ek_log(EK_LOG_ERROR, "backend_not_asked", "backend=\"%s\" why=\"%s\"",
+                   u->config.spec.name, ek_status_text(EK_ENOMEM));
+    }
+}
+
 void ek_backends_work(struct ek_route *r)
 {
     for (size_t i = 0; r->n_removed > 0 && i < r->router.n_upstreams; i++) {

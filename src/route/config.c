@@ -15,7 +15,7 @@ struct backend_keys {
     int protocol;         /* enum ek_route_protocol */
     int tls;              /* 0: as the others, 1: off, 2: on */
     bool tls_insecure;
-    const char *tls_ca, *tls_name, *report_path, *agent, *health_path;
+    const char *tls_ca, *tls_name, *report_path, *report_key_file, *agent, *health_path;
     int reports; /* 0: by path or agent, 1: orca */
 };
 
@@ -86,6 +86,8 @@ static const struct ek_opt backend_keys[] = {
     B("tls_ca", tls_ca, "FILE", "who may sign its certificate, PEM"),
     B("tls_name", tls_name, "NAME", "SNI, and the name in its certificate"),
     B("report_path", report_path, "PATH", "poll its load there; default: the option's"),
+    B("report_key_file", report_key_file, "FILE",
+      "key that it wants of who asks for its reports; default: the option's"),
     B("agent", agent, "HOST:PORT", "of its agent-check line"),
     B("health_path", health_path, "PATH", "default: the option's"),
     {.name = "reports",
@@ -258,6 +260,7 @@ static struct ek_route_backend make_backend(const struct backend_keys *k,
         /* One way suffices: an agent of its own stands for the common path. */
         .report_path = *k->agent ? or_null(k->report_path)
                                  : or_else(k->report_path, common->report_path),
+        .report_key_file = or_else(k->report_key_file, common->report_key_file),
         .agent = or_else(k->agent, common->agent),
         .health_path = or_else(k->health_path, common->health_path),
         .reports_orca = k->reports == 1,

@@ -239,6 +239,7 @@ static void rest(struct ek_h1 *h)
     h->is_head_method = h->wants_websocket = false;
     h->out_framing = EK_HTTP1_NO_BODY;
     if (h->is_front) {
+        h->is_reused = true;
         ek_h1_set_timer(h, c->idle_timeout_us);
         if (h->in.len > 0)
             ek_reactor_soon(w, &h->task);
@@ -297,7 +298,11 @@ void ek_h1_close_idle(struct ek_reactor *w, bool all)
     for (struct ek_link *l = w->conns.next; l != &w->conns; l = next) {
         struct ek_h1 *h = EK_LINK_OWNER(l, struct ek_h1, link);
         next = l->next;
-        if (all || (h->state == EK_H1_IDLE && h->in.len == 0 && h->out.len == 0))
+        bool is_idle = h->state == EK_H1_IDLE && h->in.len == 0 && h->out.len == 0;
+        /* A client that has only just come is about to ask, and cannot know. */
+        if (!all && is_idle && h->is_front && !h->is_reused)
+            ek_h1_set_timer(h, EK_H1_LINGER_US);
+        else if (all || is_idle)
             ek_h1_kill(h, false);
     }
 }

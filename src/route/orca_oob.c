@@ -72,9 +72,13 @@ static void ask(struct source *s)
     const char *address = u->config.spec.address;
     size_t n =
         put_request(request, ek_router_config(s->oob->router)->report_interval_us);
-    struct ek_text authority =
-        u->host[0] ? ek_text_of(address, strlen(address)) : ek_text_of("localhost", 9);
-    if (ek_grpc_call(&s->stream, s->h2, authority, path, request, n, s))
+    struct ek_grpc_target target = {
+        .authority = u->host[0] ? ek_text_of(address, strlen(address))
+                                : ek_text_of("localhost", 9),
+        .path = path,
+        .authorization = u->authorization,
+    };
+    if (ek_grpc_call(&s->stream, s->h2, &target, request, n, s))
         ek_h2_close(s->h2, EK_H2_NO_ERROR, "no stream could be opened");
 }
 

@@ -35,7 +35,7 @@ struct ek_choice ek_policy_hash(struct ek_pool *pool, const struct ek_pick *p)
     /* open / weight may come to this with the next session. */
     double sum = fmax(ek_shared_f64_get(&pool->weight_sum), 1e-9);
     double mean = (double)(ek_shared_i64_get(&pool->n_open) + 1) / sum;
-    float bound = (float)(pool->o.hash_balance * mean);
+    float bound = (float)(ek_shared_f64_get(&pool->hash_balance) * mean);
     for (int32_t i = 0; i < end; i++) {
         const struct ek_pool_row *row = &pool->rows[i];
         int32_t room = ek_shared_i32_get(&row->room);

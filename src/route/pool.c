@@ -53,6 +53,22 @@ void ek_pool_options_default(struct ek_pool_options *o)
     };
 }
 
+static void set_options(struct ek_pool *pool, const struct ek_pool_options *o)
+{
+    pool->o = *o;
+    ek_shared_i32_set(&pool->policy, (int32_t)o->policy);
+    ek_shared_i32_set(&pool->admission, (int32_t)o->admission);
+    ek_shared_f64_set(&pool->hash_balance, o->hash_balance);
+}
+
+void ek_pool_set_options(struct ek_pool *pool, const struct ek_pool_options *o)
+{
+    pthread_mutex_lock(&pool->lock);
+    set_options(pool, o);
+    ek_shared_i32_set(&pool->must_refresh, 1);
+    pthread_mutex_unlock(&pool->lock);
+}
+
 int ek_pool_new(struct ek_pool **out, const struct ek_pool_options *o)
 {
     assert(o->max_backends >= 1 && o->max_backends <= EK_BACKENDS_MAX);
@@ -61,7 +77,9 @@ int ek_pool_new(struct ek_pool **out, const struct ek_pool_options *o)
     if (!pool)
         return EK_ENOMEM;
     pthread_mutex_init(&pool->lock, NULL);
-    pool->o = *o;
+    set_options(pool, o);
+    pool->max_backends = o->max_backends;
+    pool->n_explained = o->n_explained;
     pool->rows = ek_alloc_aligned(64, n * sizeof *pool->rows);
     pool->ranks = ek_calloc(n, sizeof *pool->ranks);
     pool->sides = ek_calloc(n, sizeof *pool->sides);
@@ -97,7 +115,7 @@ void ek_pool_free(struct ek_pool *pool)
         return;
     assert(ek_shared_i64_get(&pool->n_open) == 0);
     if (pool->backends) {
-        for (int32_t i = 0; i < pool->o.max_backends; i++)
+        for (int32_t i = 0; i < pool->max_backends; i++)
             ek_free(pool->backends[i]);
     }
     ek_slots_free(pool->ledger);
@@ -159,7 +177,7 @@ static int32_t take_place(struct ek_pool *pool, int *rc)
     int32_t end = ek_pool_end(pool), i = 0;
     while (i < end && pool->backends[i]->is_used)
         i++;
-    *rc = i < pool->o.max_backends ? 0 : EK_ELIMIT;
+    *rc = i < pool->max_backends ? 0 : EK_ELIMIT;
     if (!*rc && !pool->backends[i]) {
         pool->backends[i] = ek_calloc(1, sizeof *pool->backends[i]);
         *rc = pool->backends[i] ? 0 : EK_ENOMEM;

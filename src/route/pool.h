@@ -83,6 +83,9 @@ struct ek_pool;
 int ek_pool_new(struct ek_pool **pool, const struct ek_pool_options *o) EK_MUST_USE;
 void ek_pool_free(struct ek_pool *pool); /* NULL is fine */
 
+/* From the next decision on; max_backends and n_explained stay as they are. */
+void ek_pool_set_options(struct ek_pool *pool, const struct ek_pool_options *o);
+
 /* ---- Backends ---- */
 
 struct ek_backend_spec {

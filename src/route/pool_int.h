@@ -93,7 +93,10 @@ struct ek_explain_slot {
 };
 
 struct ek_pool {
-    struct ek_pool_options o;
+    struct ek_pool_options o;          /* under the lock; what decisions read of it: */
+    int32_t max_backends, n_explained; /* never change */
+    struct ek_shared_i32 policy, admission;
+    struct ek_shared_f64 hash_balance;
     struct ek_pool_row *rows;    /* (max_backends) */
     struct ek_shared_f32 *ranks; /* (max_backends) rank of a row that admits, -HUGE_VALF
                                      of one that does not: what a decision scans */
@@ -139,7 +142,8 @@ static inline bool ek_row_is_up(int32_t room)
 /* The room from which on a session may be put there. */
 static inline int32_t ek_least_room(const struct ek_pool *pool)
 {
-    return pool->o.admission == EK_ADMIT_CAPACITY ? EK_ROOM_UNIT : EK_ROOM_FULL + 1;
+    return ek_shared_i32_get(&pool->admission) == EK_ADMIT_CAPACITY ? EK_ROOM_UNIT
+                                                                    : EK_ROOM_FULL + 1;
 }
 
 static inline bool ek_row_admits(const struct ek_pool *pool, int32_t room)

@@ -133,7 +133,7 @@ int ek_pool_pick(struct ek_pool *pool, const struct ek_pick *p,
     *out = (struct ek_placement){.backend = -1};
     refresh_if_due(pool, p->now_us);
     for (int k = 0; k < RACES_MAX; k++) {
-        c = policies[pool->o.policy](pool, p);
+        c = policies[ek_shared_i32_get(&pool->policy)](pool, p);
         if (c.backend < 0 || reserve(pool, p, &c, out))
             break;
         c.backend = -1;
@@ -147,7 +147,7 @@ int ek_pool_pick_at(struct ek_pool *pool, int32_t backend, const struct ek_pick 
                     struct ek_placement *out)
 {
     struct ek_choice c = {backend, EK_REASON_RESUMED};
-    assert(backend >= 0 && backend < pool->o.max_backends);
+    assert(backend >= 0 && backend < pool->max_backends);
     *out = (struct ek_placement){.backend = -1};
     refresh_if_due(pool, p->now_us);
     int32_t room = ek_shared_i32_get(&pool->rows[backend].room);

@@ -119,10 +119,10 @@ static void show_rows(const struct ek_pool *pool, struct ek_decision *d)
 void ek_pool_note_decision(struct ek_pool *pool, const struct ek_pick *p,
                            const struct ek_choice *c, double room)
 {
-    if (pool->o.n_explained == 0)
+    if (pool->n_explained == 0)
         return;
     uint64_t number = (uint64_t)ek_shared_i64_add(&pool->n_decisions, 1) + 1;
-    struct ek_explain_slot *s = &pool->explain[number % (uint64_t)pool->o.n_explained];
+    struct ek_explain_slot *s = &pool->explain[number % (uint64_t)pool->n_explained];
     if (!ek_shared_flag_take(&s->busy))
         return;
     s->d.number = number;
@@ -139,7 +139,7 @@ void ek_pool_note_decision(struct ek_pool *pool, const struct ek_pick *p,
 size_t ek_pool_explain(struct ek_pool *pool, struct ek_decision *out, size_t max)
 {
     uint64_t newest = (uint64_t)ek_shared_i64_get(&pool->n_decisions);
-    uint64_t n_slots = (uint64_t)pool->o.n_explained;
+    uint64_t n_slots = (uint64_t)pool->n_explained;
     size_t n = 0;
     for (uint64_t k = 0; k < n_slots && k < newest && n < max; k++) {
         uint64_t number = newest - k;

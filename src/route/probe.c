@@ -227,6 +227,7 @@ static void begin_to_ask(struct ek_probe *p)
 {
     const struct ek_route_backend *b = config_of(p);
     const char *path = p->kind == REPORT ? b->report_path : b->health_path;
+    const char *key = p->kind == REPORT ? upstream_of(p)->authorization : NULL;
     p->step = ASKING;
     if (p->kind == HEALTH && !path) {
         set_health(p, true, "connected");
@@ -235,12 +236,13 @@ static void begin_to_ask(struct ek_probe *p)
     }
     int rc = 0;
     if (p->kind != AGENT)
-        rc = ek_buf_addf(&p->out,
-                         "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n"
-                         "User-Agent: evenkeel\r\n\r\n",
-                         path,
-                         strncmp(b->spec.address, "unix:", 5) == 0 ? "localhost"
-                                                                   : b->spec.address);
+        rc = ek_buf_addf(
+            &p->out,
+            "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n"
+            "User-Agent: evenkeel\r\n%s%s%s\r\n",
+            path,
+            strncmp(b->spec.address, "unix:", 5) == 0 ? "localhost" : b->spec.address,
+            key ? "Authorization: " : "", key ? key : "", key ? "\r\n" : "");
     if (rc)
         fail(p, "out of memory");
     else

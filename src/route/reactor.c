@@ -71,7 +71,7 @@ static void take_connection(struct ek_reactor *w, const struct ek_mail *m)
         return;
     }
     ek_counter_add(&w->counters.connections, 1);
-    if (ek_h1_accept(w, m->fd, r->fronts[m->front].tls, &m->peer))
+    if (ek_h1_accept(w, m->fd, m->tls, &m->peer))
         ek_counter_add(&w->counters.connections_refused, 1);
 }
 
@@ -96,8 +96,11 @@ static bool hand_over(struct ek_reactor *to, const struct ek_mail *m)
 {
     pthread_mutex_lock(&to->mail_lock);
     bool has_room = to->n_mail < EK_REACTOR_MAILBOX;
-    if (has_room)
+    if (has_room) {
         to->mail[to->n_mail++] = *m;
+        if (m->tls)
+            ek_tls_context_ref(m->tls);
+    }
     pthread_mutex_unlock(&to->mail_lock);
     if (has_room)
         ek_loop_wake(to->loop);
@@ -106,42 +109,77 @@ static bool hand_over(struct ek_reactor *to, const struct ek_mail *m)
 
 static void stop_accepting(struct ek_reactor *w)
 {
-    for (size_t i = 0; i < w->router->n_fronts; i++)
+    for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
         ek_watch_stop(&w->accepts[i].watch);
+        w->accepts[i].id = 0;
+    }
     ek_counter_set(&w->is_accepting, 0);
+}
+
+/* Watches the sockets that the router has now, and no others. One may have another place
+ * than before: the old watch of a descriptor goes before the new one comes. */
+static int watch_fronts(struct ek_reactor *w)
+{
+    for (int32_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
+        const struct ek_front *f = ek_router_front(w->router, i);
+        struct ek_accept *a = &w->accepts[i];
+        if (f && a->id == f->id)
+            continue;
+        ek_watch_stop(&a->watch);
+        a->id = 0;
+    }
+    for (int32_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
+        const struct ek_front *f = ek_router_front(w->router, i);
+        struct ek_accept *a = &w->accepts[i];
+        if (!f || a->id == f->id)
+            continue;
+        a->watch.fd = f->fd;
+        int rc = ek_watch_start(w->loop, &a->watch, EK_READABLE | EK_EXCLUSIVE);
+        if (rc)
+            return rc;
+        a->id = f->id;
+        a->burst = 1;
+    }
+    return 0;
 }
 
 static int start_accepting(struct ek_reactor *w)
 {
     ek_counter_set(&w->is_accepting, 1);
-    for (size_t i = 0; i < w->router->n_fronts; i++) {
-        int rc =
-            ek_watch_start(w->loop, &w->accepts[i].watch, EK_READABLE | EK_EXCLUSIVE);
-        if (rc) {
-            stop_accepting(w);
-            return rc;
-        }
-    }
-    return 0;
+    int rc = watch_fronts(w);
+    if (rc)
+        stop_accepting(w);
+    return rc;
+}
+
+/* Without memory or descriptors: it goes on in a while. */
+static void rest_accepting(struct ek_reactor *w)
+{
+    stop_accepting(w);
+    move_timer(&w->rest, rest_us);
 }
 
 static void on_accept(struct ek_watch *watch, int events)
 {
     struct ek_accept *a = watch->owner;
     struct ek_reactor *w = a->reactor;
+    const struct ek_front *f = ek_router_front(w->router, a->front);
     (void)events;
+    if (!f || f->id != a->id) {
+        ek_watch_stop(watch); /* it was removed just now */
+        a->id = 0;
+        return;
+    }
     for (int i = 0; i < a->burst; i++) {
-        struct ek_mail m = {.front = a->front};
+        struct ek_mail m = {.tls = f->tls};
         socklen_t n = sizeof m.peer;
         m.fd = accept4(watch->fd, (struct sockaddr *)&m.peer, &n,
                        SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (m.fd < 0) {
             /* The listener stays readable without descriptors: watching would spin. */
             if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
-                errno == ENOBUFS) {
-                stop_accepting(w);
-                move_timer(&w->rest, rest_us);
-            }
+                errno == ENOBUFS)
+                rest_accepting(w);
             a->burst = 1; /* asking for one that is not there is a call for nothing */
             return;
         }
@@ -175,6 +213,7 @@ static void read_mail(struct ek_reactor *w)
         if (!has_mail)
             return;
         take_connection(w, &m);
+        ek_tls_context_free(m.tls);
     }
 }
 
@@ -186,7 +225,10 @@ static void see_changes(struct ek_reactor *w)
         return;
     ek_h1_drop_stale(w);
     ek_streams_drop_stale(w->streams);
+    ek_streams_set(w->streams);
     ek_relay_end_removed(w);
+    if (ek_counter_get(&w->is_accepting) && watch_fronts(w))
+        rest_accepting(w);
     ek_counter_set(&w->generation, now);
 }
 
@@ -228,24 +270,21 @@ static int prepare(struct ek_reactor *w, struct ek_err *err)
     ek_loop_on_wake(w->loop, on_wake, w);
     w->idle = ek_calloc(r->n_upstreams, sizeof *w->idle);
     w->n_idle = ek_calloc(r->n_upstreams, sizeof *w->n_idle);
-    w->accepts = ek_calloc(r->n_fronts, sizeof *w->accepts);
     ek_timer_init(&w->later, w->loop, on_later, w);
     ek_timer_init(&w->tick, w->loop, on_tick, w);
     ek_timer_init(&w->rest, w->loop, on_rest, w);
-    if (!w->idle || !w->n_idle || !w->accepts || ek_timer_start(&w->later, never_us) ||
+    if (!w->idle || !w->n_idle || ek_timer_start(&w->later, never_us) ||
         ek_timer_start(&w->tick, never_us) || ek_timer_start(&w->rest, never_us))
         return ek_err_set(err, EK_ENOMEM, "out of memory");
     for (size_t i = 0; i < r->n_upstreams; i++)
         ek_link_init(&w->idle[i]);
     if (ek_streams_new(&w->streams, w))
         return ek_err_set(err, EK_ENOMEM, "out of memory");
-    for (size_t i = 0; i < r->n_fronts; i++) {
-        w->accepts[i] =
-            (struct ek_accept){.watch = {.fd = r->fronts[i].fd, .on_ready = on_accept},
-                               .reactor = w,
-                               .front = (int32_t)i,
-                               .burst = 1};
-        w->accepts[i].watch.owner = &w->accepts[i];
+    for (int32_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
+        struct ek_accept *a = &w->accepts[i];
+        a->watch = (struct ek_watch){.fd = -1, .on_ready = on_accept, .owner = a};
+        a->reactor = w;
+        a->front = i;
     }
     if (start_accepting(w))
         return ek_err_set(err, EK_EIO, "listeners cannot be watched: %s",
@@ -283,24 +322,28 @@ int ek_reactor_new(struct ek_reactor **out, struct ek_router *router, int64_t in
     return 0;
 }
 
+static void drop_mail(struct ek_mail *m)
+{
+    close(m->fd);
+    ek_tls_context_free(m->tls);
+}
+
 void ek_reactor_free(struct ek_reactor *w)
 {
     if (!w)
         return;
     if (w->loop) {
-        if (w->accepts)
-            stop_accepting(w);
+        stop_accepting(w);
         ek_relay_end_all(w);
         ek_h1_close_idle(w, true);
         ek_streams_free(w->streams);
         for (size_t i = 0; i < w->n_mail; i++)
-            close(w->mail[i].fd);
+            drop_mail(&w->mail[i]);
         on_later(&w->later);
         ek_loop_free(w->loop);
     }
     pthread_mutex_destroy(&w->mail_lock);
     ek_free(w->idle);
     ek_free(w->n_idle);
-    ek_free(w->accepts);
     ek_free(w);
 }

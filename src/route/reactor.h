@@ -16,6 +16,7 @@
 #include "net/address.h"
 #include "net/loop.h"
 #include "net/tls.h"
+#include "route/front.h"
 #include "route/half.h"
 #include "route/upstream.h"
 
@@ -56,14 +57,6 @@ struct ek_route_counters {
 #undef X
 };
 
-struct ek_front {
-    const struct ek_route_listener *config;
-    int fd;
-    char address[128];
-    char *unix_path;            /* owned; NULL: TCP */
-    struct ek_tls_context *tls; /* owned; NULL: plain */
-};
-
 /* What all threads read. The main thread alone writes, and what it takes away lives on
  * for a grace period (grace.h): whatever was got from here may be looked at until the end
  * of the turn of the loop, and not kept. */
@@ -75,8 +68,8 @@ struct ek_router {
     size_t n_upstreams;              /* pool.max_backends */
     struct ek_counter generation;    /* how often something was changed */
     struct ek_link graced;           /* struct ek_graced.link, oldest first */
-    struct ek_front *fronts;
-    size_t n_fronts;
+    struct ek_shared_ptr
+        fronts[EK_ROUTE_MAX_LISTENERS]; /* struct ek_front; NULL: none */
     struct ek_reactor **reactors;
     size_t n_reactors;
     struct ek_counter n_connections; /* of clients, all threads */
@@ -91,6 +84,12 @@ struct ek_router {
 static inline const struct ek_route_config *ek_router_config(const struct ek_router *r)
 {
     return ek_shared_ptr_get(&r->config);
+}
+
+static inline const struct ek_front *ek_router_front(const struct ek_router *r,
+                                                     int32_t at)
+{
+    return ek_shared_ptr_get(&r->fronts[at]);
 }
 
 /* That backend as it is set now. Never NULL to who has a placement there. */
@@ -131,32 +130,31 @@ struct ek_reactor {
     struct ek_timer later;        /* works `soon` off; always started */
     struct ek_timer tick;         /* looks at the queue; always started */
     struct ek_timer rest;         /* after EMFILE; always started */
-    struct ek_accept *accepts;    /* (n_fronts) */
     bool is_running;              /* its thread was started */
     struct ek_counter generation; /* of the router, as last seen with nothing in hand */
     struct ek_counter is_accepting; /* 1: it watches the listeners */
-    struct ek_counter n_sessions;   /* open ones */
-    struct ek_counter n_conns;      /* of clients */
+    struct ek_accept {
+        struct ek_watch watch;
+        struct ek_reactor *reactor;
+        int64_t id;    /* of the front that is watched; 0: none is */
+        int32_t front; /* its place in the router */
+        int32_t burst; /* connections taken in the next turn at most: as many as there
+                          were */
+    } accepts[EK_ROUTE_MAX_LISTENERS];
+    struct ek_counter n_sessions; /* open ones */
+    struct ek_counter n_conns;    /* of clients */
     struct ek_route_counters counters;
     struct ek_log_lines log;   /* records of sessions, of this turn */
     struct ek_task log_task;   /* writes them */
     pthread_mutex_t mail_lock; /* protects the two below */
     struct ek_mail {
         int fd;
-        int32_t front;
+        struct ek_tls_context *tls; /* counted; NULL: plain */
         struct sockaddr_storage peer;
     } mail[EK_REACTOR_MAILBOX];
     size_t n_mail;
     char read[EK_REACTOR_READ_BYTES];       /* where reads land */
     char write[EK_REACTOR_READ_BYTES + 64]; /* where a chunk is put together */
-};
-
-struct ek_accept {
-    struct ek_watch watch;
-    struct ek_reactor *reactor;
-    int32_t front;
-    int32_t
-        burst; /* connections taken in the next turn at most: as many as there were */
 };
 
 static inline void ek_task_init(struct ek_task *t, void (*run)(struct ek_task *t))

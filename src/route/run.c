@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "net/sock.h"
 #include "route/config.h"
+#include "route/inherit.h"
 #include "route/orca_oob.h"
 #include "route/resolve.h"
 #include "route/run_int.h"
@@ -13,6 +14,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 static const int64_t tick_us = 50000;
@@ -78,6 +80,9 @@ int ek_route_check(const struct ek_route_config *c, struct ek_err *err)
 {
     if (c->n_listeners == 0)
         return ek_err_set(err, EK_EINVAL, "route: no listener is given");
+    if (c->n_listeners > EK_ROUTE_MAX_LISTENERS)
+        return ek_err_set(err, EK_EINVAL, "route: %zu listeners, more than %d",
+                          c->n_listeners, EK_ROUTE_MAX_LISTENERS);
     if (c->n_backends == 0)
         return ek_err_set(err, EK_EINVAL, "route: no backend is given");
     if (c->n_backends > (size_t)c->pool.max_backends)
@@ -96,52 +101,34 @@ int ek_route_check(const struct ek_route_config *c, struct ek_err *err)
     return rc;
 }
 
-static void close_front(struct ek_front *f)
+int ek_route_check_files(const struct ek_route_config *c, struct ek_err *err)
 {
-    if (f->fd >= 0)
-        close(f->fd);
-    f->fd = -1;
-    if (f->unix_path)
-        unlink(f->unix_path);
-    ek_free(f->unix_path);
-    f->unix_path = NULL;
+    int rc = 0;
+    for (size_t i = 0; i < c->n_listeners && !rc; i++)
+        rc = ek_front_check_files(&c->listeners[i], err);
+    for (size_t i = 0; i < c->n_backends && !rc; i++)
+        rc = ek_upstream_check_files(&c->backends[i], err);
+    return rc;
 }
 
 /* Opening ------------------------------------------------------------------ */
 
-static int open_certificates(struct ek_front *f, struct ek_err *err)
-{
-    const struct ek_route_listener *l = f->config;
-    if (l->n_tls == 0)
-        return 0;
-    int rc = ek_tls_context_new(&f->tls, l->tls_certs[0], l->tls_keys[0], err);
-    for (size_t i = 1; i < l->n_tls && !rc; i++)
-        rc = ek_tls_context_add(f->tls, l->tls_certs[i], l->tls_keys[i], err);
-    return rc ? rc : ek_tls_context_set_alpn(f->tls, "h2,http/1.1");
-}
-
 static int open_fronts(struct ek_route *r, struct ek_err *err)
 {
-    struct ek_router *router = &r->router;
     const struct ek_route_config *c = r->config;
-    router->fronts = ek_calloc(c->n_listeners, sizeof *router->fronts);
-    if (!router->fronts)
-        return ek_err_set(err, EK_ENOMEM, "out of memory");
-    for (size_t i = 0; i < c->n_listeners; i++) {
-        struct ek_front *f = &router->fronts[i];
-        f->config = &c->listeners[i];
-        f->fd = -1;
-        router->n_fronts = i + 1;
-        int rc = open_certificates(f, err);
-        if (!rc)
-            rc = ek_address_listen(&f->fd, f->address, &f->unix_path, f->config->listen,
-                                   err);
+    int rc = 0;
+    for (size_t i = 0; i < c->n_listeners && !rc; i++) {
+        const struct ek_route_listener *l = &c->listeners[i];
+        struct ek_front *f;
+        char at[16];
+        rc = ek_front_new(&f, l, NULL, ek_inherited_find(c->inherited, at, l->listen),
+                          ++r->next_front_id, err);
         if (rc)
-            return rc;
+            break;
         ek_sock_find_dead(f->fd, c->dead_peer_us);
-        ek_sock_send_at_once(f->fd);
+        ek_fronts_show(r, i, f);
     }
-    return 0;
+    return rc;
 }
 
 static int open_backends(struct ek_route *r, struct ek_err *err)
@@ -207,8 +194,10 @@ static void maybe_close_fronts(struct ek_route *r)
         if (ek_counter_get(&r->router.reactors[i]->is_accepting))
             return;
     }
-    for (size_t i = 0; i < r->router.n_fronts; i++)
-        close_front(&r->router.fronts[i]);
+    for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
+        if (r->fronts[i])
+            ek_front_shut(r->fronts[i], r->is_handed_over);
+    }
 }
 
 /* Connections that only send their last bytes count, too. */
@@ -239,6 +228,7 @@ static void on_tick(struct ek_timer *t)
         ek_log(EK_LOG_ERROR, "no_memory", "what=timer");
     ek_backends_work(r);
     ek_resolver_work(r->resolver);
+    ek_route_work_upgrade(r);
     if (r->n_stops > 0) {
         maybe_close_fronts(r);
         maybe_end(r);
@@ -262,36 +252,81 @@ static void on_stop(struct ek_watch *w, int events)
     r->n_stops += n > 1 ? 2 : 1;
 }
 
-void ek_route_stop(struct ek_route *r)
+static void on_again(struct ek_watch *w, int events)
+{
+    struct ek_route *r = w->owner;
+    struct ek_err err = EK_ERR_INIT;
+    struct ek_buf out;
+    uint64_t n = 0;
+    (void)events;
+    if (read(w->fd, &n, sizeof n) < 0)
+        return;
+    ek_buf_init(&out, EK_ROUTE_MAX_BODY_BYTES);
+    int rc = ek_route_read_again(r, &out, &err);
+    (void)rc; /* it was logged */
+    ek_buf_release(&out);
+}
+
+static void on_over(struct ek_watch *w, int events)
+{
+    uint64_t n = 0;
+    (void)events;
+    if (read(w->fd, &n, sizeof n) >= 0)
+        ek_route_begin_upgrade(w->owner);
+}
+
+static void call(const struct ek_watch *eventfd)
 {
     int saved = errno;
     uint64_t one = 1;
-    ssize_t n = write(r->stop.fd, &one, sizeof one);
+    ssize_t n = write(eventfd->fd, &one, sizeof one);
     (void)n;
     errno = saved;
 }
 
+void ek_route_stop(struct ek_route *r)
+{
+    call(&r->stop);
+}
+
+void ek_route_upgrade(struct ek_route *r)
+{
+    call(&r->over);
+}
+
+void ek_route_reload(struct ek_route *r)
+{
+    call(&r->again);
+}
+
 /* Life --------------------------------------------------------------------- */
+
+static int open_call(struct ek_route *r, struct ek_watch *w,
+                     void (*on_ready)(struct ek_watch *w, int events))
+{
+    w->fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    w->on_ready = on_ready;
+    w->owner = r;
+    return w->fd < 0 ? EK_EIO : ek_watch_start(r->loop, w, EK_READABLE);
+}
+
+static void close_call(struct ek_watch *w)
+{
+    ek_watch_stop(w);
+    if (w->fd >= 0)
+        close(w->fd);
+}
 
 static int open_main(struct ek_route *r, struct ek_err *err)
 {
     int rc = ek_loop_new(&r->loop, err);
     if (rc)
         return rc;
-    r->stop.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    r->stop.on_ready = on_stop;
-    r->stop.owner = r;
     ek_timer_init(&r->tick, r->loop, on_tick, r);
-    if (r->stop.fd < 0 || ek_watch_start(r->loop, &r->stop, EK_READABLE) ||
-        ek_timer_start(&r->tick, tick_us))
+    if (open_call(r, &r->stop, on_stop) || open_call(r, &r->again, on_again) ||
+        open_call(r, &r->over, on_over) || ek_timer_start(&r->tick, tick_us))
         return ek_err_set(err, EK_EIO, "route: %s", strerror(errno));
     return 0;
-}
-
-/* Shared pointers are to what some thread may write; this one nobody does. */
-static void *to_share(const struct ek_route_config *c)
-{
-    return (void *)(uintptr_t)c;
 }
 
 int ek_route_new(struct ek_route **out, const struct ek_route_config *c,
@@ -304,9 +339,10 @@ int ek_route_new(struct ek_route **out, const struct ek_route_config *c,
     if (!r)
         return ek_err_set(err, EK_ENOMEM, "out of memory");
     r->config = c;
-    ek_shared_ptr_set(&r->router.config, to_share(c));
+    ek_shared_ptr_set(&r->router.config, ek_route_share(c));
     ek_link_init(&r->router.graced);
-    r->stop.fd = -1;
+    r->stop.fd = r->again.fd = r->over.fd = -1;
+    r->loaded_s = (int64_t)time(NULL);
     r->begun_us = ek_clock_us();
     rc = open_main(r, err);
     if (!rc)
@@ -327,7 +363,7 @@ int ek_route_new(struct ek_route **out, const struct ek_route_config *c,
 
 const char *ek_route_address(const struct ek_route *r)
 {
-    return r->router.fronts[0].address;
+    return r->fronts[0]->address;
 }
 
 const char *ek_route_admin(const struct ek_route *r)
@@ -373,19 +409,21 @@ void ek_route_free(struct ek_route *r)
     ek_resolver_free(r->resolver);
     for (size_t i = 0; i < r->router.n_reactors; i++)
         ek_reactor_free(r->router.reactors[i]);
-    for (size_t i = 0; i < r->router.n_fronts; i++) {
-        close_front(&r->router.fronts[i]);
-        ek_tls_context_free(r->router.fronts[i].tls);
+    for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
+        if (r->fronts[i])
+            ek_front_shut(r->fronts[i], r->is_handed_over);
+        ek_front_free(r->fronts[i]);
     }
     ek_grace_work(&r->router, true);
     ek_orca_oob_free(r->orca);
     ek_backends_close(r);
-    if (r->loop)
-        ek_watch_stop(&r->stop);
-    if (r->stop.fd >= 0)
-        close(r->stop.fd);
+    close_call(&r->stop);
+    close_call(&r->again);
+    close_call(&r->over);
+    ek_route_end_upgrade(r);
     ek_loop_free(r->loop);
+    if (r->host.forget)
+        r->host.forget(r->host.arg, r->config);
     ek_free(r->router.reactors);
-    ek_free(r->router.fronts);
     ek_free(r);
 }

@@ -7,12 +7,15 @@
 #ifndef EVENKEEL_ROUTE_RUN_H
 #define EVENKEEL_ROUTE_RUN_H
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "route/pool.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+enum { EK_ROUTE_MAX_LISTENERS = 64 }; /* each thread watches all */
 
 struct ek_route_listener {
     const char *listen;           /* as net/listen.h: "HOST:PORT", "unix:PATH" */
@@ -40,6 +43,9 @@ struct ek_route_backend {
     const char *report_path; /* polled by HTTP/1.1 GET at its address: JSON */
     bool reports_orca;       /* by gRPC out of band (orca_oob.h), over HTTP/2 */
     const char *agent;       /* "HOST:PORT" of an agent-check line */
+    const char
+        *report_key_file;    /* what it wants of who asks for reports: file with a key,
+                                    sent as "Authorization: Bearer KEY"; NULL: nothing */
     const char *health_path; /* GET must answer 2xx or 3xx; NULL: a TCP connect must
                                  succeed, unless reports come: they are enough */
 };
@@ -90,14 +96,18 @@ struct ek_route_config {
                                     those that were not resolved */
     ek_resolve_fn resolve;       /* NULL: the system's resolver */
     int64_t drain_us;            /* longest wait at SIGTERM; 0: until all have ended */
-    int64_t report_interval_us;  /* between two polls of a backend; 1 s */
-    int64_t health_interval_us;  /* between two health checks; 2 s */
-    int64_t log_interval_us;     /* between two records of a long session; 60 s */
-    int32_t pool_connections;    /* idle ones kept to a backend a thread; 32 */
-    bool logs_sessions;          /* start, minute and end records; true */
-    bool trusts_forwarded;       /* keep X-Forwarded-For and -Proto of the client and
+    int64_t
+        backend_drain_us; /* longest wait for the sessions of a backend that was removed;
+                                    0: until all have ended */
+    int64_t report_interval_us;     /* between two polls of a backend; 1 s */
+    int64_t health_interval_us;     /* between two health checks; 2 s */
+    int64_t log_interval_us;        /* between two records of a long session; 60 s */
+    int32_t pool_connections;       /* idle ones kept to a backend a thread; 32 */
+    bool logs_sessions;             /* start, minute and end records; true */
+    bool trusts_forwarded;          /* keep X-Forwarded-For and -Proto of the client and
                                    append; false: replace */
-    const char *via;             /* pseudonym in Via; NULL: none; "evenkeel" */
+    struct ek_inherited *inherited; /* sockets to begin with (inherit.h); NULL: none */
+    const char *via;                /* pseudonym in Via; NULL: none; "evenkeel" */
 };
 
 /* Every default above; no listener, no backend. */
@@ -111,8 +121,44 @@ struct ek_route;
 int ek_route_new(struct ek_route **r, const struct ek_route_config *c,
                  struct ek_err *err) EK_MUST_USE;
 
+/* Another configuration in place of the one in force, whole or not at all: backends that
+ * are there by name and address keep their sessions, reports and counters, others are
+ * added or removed (they drain), listeners likewise; certificates and keys are read again;
+ * all else holds for what begins from now on. Main thread. `c` is borrowed until another
+ * one takes its place and the threads have looked away (host->forget), or until free.
+ * out: JSON of what became of backends and listeners. Errors: EK_EINVAL (also: threads,
+ * admin), EK_EIO, EK_ENOMEM and those of tls.h, EK_EBUSY while draining: nothing changed. */
+int ek_route_apply(struct ek_route *r, const struct ek_route_config *c,
+                   struct ek_buf *out, struct ek_err *err) EK_MUST_USE;
+
+/* Who starts the proxy, as far as it must ask for more. */
+struct ek_route_host {
+    /* The configuration as it is on disk now. Errors with a sentence. */
+    int (*read)(void *arg, const struct ek_route_config **c, struct ek_err *err);
+    /* Nobody looks at that one any more. */
+    void (*forget)(void *arg, const struct ek_route_config *c);
+    void *arg;
+    char *const *argv; /* how a new process is started; NULL: it cannot be */
+};
+/* Before run; copied. The configuration of ek_route_new is then its own, too. */
+void ek_route_set_host(struct ek_route *r, const struct ek_route_host *host);
+
+/* Asks the host for the configuration and applies it; why not is logged. Any thread, and
+ * signal-safe. */
+void ek_route_reload(struct ek_route *r);
+
+/* Starts host->argv as a new process that gets the listening sockets (inherit.h). When it
+ * is ready this proxy drains: sessions go on until they end. When it is not, this proxy
+ * goes on, and why is logged. Any thread, and signal-safe. */
+void ek_route_upgrade(struct ek_route *r);
+
 /* What ek_route_new would refuse of the values alone: no file, no socket is opened. */
 int ek_route_check(const struct ek_route_config *c, struct ek_err *err) EK_MUST_USE;
+
+/* Opens the certificates and keys that `c` names, no socket. Errors: those of
+ * ek_route_new, naming listener or backend, and the file. */
+int ek_route_check_files(const struct ek_route_config *c,
+                         struct ek_err *err) EK_MUST_USE;
 
 /* The addresses really bound: the first listener's, the admin's ("" without one). */
 const char *ek_route_address(const struct ek_route *r);

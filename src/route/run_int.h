@@ -5,7 +5,8 @@
 #include "net/http.h"
 #include "route/reactor.h"
 
-enum { EK_N_PROBES = 3 }; /* of one backend: report, agent, health */
+enum { EK_ROUTE_MAX_BODY_BYTES = 64 << 20 }; /* of an administrator's answer */
+enum { EK_N_PROBES = 3 };                    /* of one backend: report, agent, health */
 
 /* A place of a backend, by its index in the pool. */
 struct ek_route_place {
@@ -17,6 +18,13 @@ struct ek_route_place {
     int64_t end_us;       /* removed: when its sessions are ended; INT64_MAX: never */
 };
 
+/* A configuration that is not in force any more. */
+struct ek_route_held {
+    struct ek_graced graced;
+    struct ek_route_host host;
+    const struct ek_route_config *c;
+};
+
 struct ek_route {
     struct ek_router router;
     const struct ek_route_config *config; /* the one in force; borrowed */
@@ -25,14 +33,24 @@ struct ek_route {
     struct ek_route_place *backends;      /* (n_upstreams of the router) */
     int32_t n_removed;                    /* of them, draining */
     uint32_t next_connection_id;
+    struct ek_front *fronts[EK_ROUTE_MAX_LISTENERS]; /* owned; what the router shows */
+    int64_t next_front_id;
     struct ek_orca_oob *orca;     /* owned */
     struct ek_resolver *resolver; /* owned */
     struct ek_counter n_resolve_failures, n_address_changes;
-    struct ek_watch stop;   /* eventfd: ek_route_stop adds to it */
-    struct ek_timer tick;   /* looks whether a drain is over */
-    int64_t drain_until_us; /* INT64_MAX: however long it takes */
+    struct ek_watch stop;       /* eventfd: ek_route_stop adds to it */
+    struct ek_watch again;      /* eventfd: ek_route_reload adds to it */
+    struct ek_watch over;       /* eventfd: ek_route_upgrade adds to it */
+    struct ek_upgrade *upgrade; /* a new process that is starting; NULL: none */
+    int64_t dead_pid;           /* one that failed, to be waited for; 0: none */
+    bool is_handed_over;        /* another process has the sockets */
+    struct ek_timer tick;       /* looks whether a drain is over */
+    int64_t drain_until_us;     /* INT64_MAX: however long it takes */
     int n_stops;
     int64_t begun_us;
+    struct ek_route_host host; /* read NULL: none */
+    uint64_t n_reloads, n_reloads_refused;
+    int64_t loaded_s; /* when the configuration was read, in UNIX time */
 };
 
 /* admin.c. Errors: those of ek_http_server_new. */
@@ -60,5 +78,25 @@ void ek_backends_refresh(struct ek_route *r, struct ek_upstream *u);
  * it is gone: work sees to it, called now and then. */
 void ek_backends_remove(struct ek_route *r, int32_t backend, int64_t limit_us);
 void ek_backends_work(struct ek_route *r);
+/* Reports out of band come at the interval that is set now. */
+void ek_backends_ask_anew(struct ek_route *r);
+
+/* reload.c: the host's configuration, applied; logged and counted. out and errors: as
+ * ek_route_apply. */
+int ek_route_read_again(struct ek_route *r, struct ek_buf *out,
+                        struct ek_err *err) EK_MUST_USE;
+/* upgrade.c: starts a new process, or logs why not; work reaps one that failed. */
+void ek_route_begin_upgrade(struct ek_route *r);
+void ek_route_work_upgrade(struct ek_route *r);
+void ek_route_end_upgrade(struct ek_route *r);
+
+/* f, or NULL, in this place of the router, instead of what was there. */
+void ek_fronts_show(struct ek_route *r, size_t at, struct ek_front *f);
+
+/* Shared pointers are to what some thread may write; this one nobody does. */
+static inline void *ek_route_share(const struct ek_route_config *c)
+{
+    return (void *)(uintptr_t)c;
+}
 
 #endif

@@ -176,11 +176,32 @@ int ek_stream_move(struct ek_stream_half *h)
 
 /* Life -------------------------------------------------------------------------- */
 
+static struct ek_h2_options options_of(const struct ek_route_config *c, bool is_front)
+{
+    struct ek_h2_options o;
+    ek_h2_options_default(&o);
+    o.handshake_timeout_us = is_front ? c->head_timeout_us : c->connect_timeout_us;
+    o.head_timeout_us = o.handshake_timeout_us;
+    o.idle_timeout_us = c->idle_timeout_us;
+    o.stall_timeout_us = stall_us;
+    o.ping_interval_us = is_front ? c->http2_ping_us : c->backend_http2_ping_us;
+    o.ping_timeout_us = c->ping_timeout_us;
+    return o;
+}
+
+void ek_streams_set(struct ek_streams *s)
+{
+    const struct ek_route_config *c = ek_router_config(s->reactor->router);
+    struct ek_h2_options front = options_of(c, true), back = options_of(c, false);
+    ek_h2_context_set(s->front, &front);
+    ek_h2_context_set(s->back, &back);
+}
+
 int ek_streams_new(struct ek_streams **out, struct ek_reactor *w)
 {
-    const struct ek_route_config *config = ek_router_config(w->router);
+    const struct ek_route_config *c = ek_router_config(w->router);
+    struct ek_h2_options front = options_of(c, true), back = options_of(c, false);
     struct ek_streams *s = ek_calloc(1, sizeof *s);
-    struct ek_h2_options o;
     if (!s)
         return EK_ENOMEM;
     s->reactor = w;
@@ -188,21 +209,11 @@ int ek_streams_new(struct ek_streams **out, struct ek_reactor *w)
     s->backs = ek_calloc(w->router->n_upstreams, sizeof *s->backs);
     for (size_t i = 0; s->backs && i < w->router->n_upstreams; i++)
         ek_link_init(&s->backs[i]);
-    ek_h2_options_default(&o);
-    o.handshake_timeout_us = config->head_timeout_us;
-    o.head_timeout_us = config->head_timeout_us;
-    o.idle_timeout_us = config->idle_timeout_us;
-    o.stall_timeout_us = stall_us;
-    o.ping_interval_us = config->http2_ping_us;
-    o.ping_timeout_us = config->ping_timeout_us;
-    int rc = s->backs
-                 ? ek_h2_context_new(&s->front, w->loop, &ek_stream_front_handler, &o)
-                 : EK_ENOMEM;
-    o.handshake_timeout_us = config->connect_timeout_us;
-    o.ping_interval_us = config->backend_http2_ping_us;
-    o.head_timeout_us = config->connect_timeout_us;
+    int rc = s->backs ? ek_h2_context_new(&s->front, w->loop, &ek_stream_front_handler,
+                                          &front)
+                      : EK_ENOMEM;
     if (!rc)
-        rc = ek_h2_context_new(&s->back, w->loop, &ek_stream_back_handler, &o);
+        rc = ek_h2_context_new(&s->back, w->loop, &ek_stream_back_handler, &back);
     if (rc) {
         ek_streams_free(s);
         return rc;

@@ -13,6 +13,8 @@ struct ek_streams; /* a reactor's connections of HTTP/2 */
 
 /* Errors: EK_ENOMEM. */
 int ek_streams_new(struct ek_streams **s, struct ek_reactor *w) EK_MUST_USE;
+/* Its limits of time are those of the configuration in force. */
+void ek_streams_set(struct ek_streams *s);
 /* The sessions were ended. Closes everything at once. */
 void ek_streams_free(struct ek_streams *s);
 /* Clients are told to go elsewhere; their streams go on. */

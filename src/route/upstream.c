@@ -1,5 +1,7 @@
 #include "route/upstream.h"
 
+#include "base/buf.h"
+#include "base/file.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -15,7 +17,9 @@ static const size_t strings[] = {
     offsetof(struct ek_route_backend, report_path),
     offsetof(struct ek_route_backend, agent),
     offsetof(struct ek_route_backend, health_path),
+    offsetof(struct ek_route_backend, report_key_file),
 };
+enum { MAX_KEY_BYTES = 4096 };
 enum { N_STRINGS = sizeof strings / sizeof strings[0] };
 
 static const char **string_at(const struct ek_route_backend *b, size_t k)
@@ -59,6 +63,49 @@ static bool connects_alike(const struct ek_route_backend *a,
            is_same(a->tls_name, b->tls_name);
 }
 
+bool ek_upstream_is_set(const struct ek_upstream *u, const struct ek_route_backend *b)
+{
+    const struct ek_route_backend *c = &u->config;
+    for (size_t k = 0; k < N_STRINGS; k++) {
+        if (!is_same(*string_at(c, k), *string_at(b, k)))
+            return false;
+    }
+    return connects_alike(c, b) && c->reports_orca == b->reports_orca &&
+           c->spec.weight == b->spec.weight && c->spec.cores == b->spec.cores &&
+           c->spec.max_sessions == b->spec.max_sessions;
+}
+
+/* "Bearer KEY" of the file's first line. The key is in no sentence. */
+static int read_key(struct ek_upstream *u, const char *path, struct ek_err *err)
+{
+    struct ek_buf text;
+    ek_buf_init(&text, MAX_KEY_BYTES);
+    int rc = ek_file_read(&text, path, err);
+    size_t n = rc || !text.data ? 0 : strcspn(text.data, "\r\n");
+    for (size_t i = 0; i < n && !rc; i++) {
+        if (text.data[i] <= ' ' || text.data[i] == 0x7f)
+            rc = ek_err_set(
+                err, EK_EINVAL,
+                "report_key_file: %s: byte %zu of its first line belongs into "
+                "no key",
+                path, i + 1);
+    }
+    if (!rc && n == 0)
+        rc = ek_err_set(err, EK_EINVAL,
+                        "report_key_file: %s: its first line is empty, "
+                        "expected a key",
+                        path);
+    if (!rc && !(u->authorization = ek_alloc(n + sizeof "Bearer ")))
+        rc = ek_err_set(err, EK_ENOMEM, "out of memory");
+    if (!rc) {
+        memcpy(u->authorization, "Bearer ", 7);
+        memcpy(u->authorization + 7, text.data, n);
+        u->authorization[7 + n] = 0;
+    }
+    ek_buf_release(&text);
+    return rc;
+}
+
 static int open_tls(struct ek_upstream *u, struct ek_err *err)
 {
     const struct ek_route_backend *b = &u->config;
@@ -98,6 +145,24 @@ static int read_agent(struct ek_upstream *u, const struct ek_upstream *before,
     return 0;
 }
 
+static int open_files(struct ek_upstream *u, struct ek_err *err)
+{
+    int rc = u->config.has_tls ? open_tls(u, err) : 0;
+    if (!rc && u->config.report_key_file)
+        rc = read_key(u, u->config.report_key_file, err);
+    return rc;
+}
+
+int ek_upstream_check_files(const struct ek_route_backend *b, struct ek_err *err)
+{
+    struct ek_upstream *u = copy(b);
+    int rc = u ? open_files(u, err) : ek_err_set(err, EK_ENOMEM, "out of memory");
+    ek_upstream_free(u);
+    if (rc)
+        ek_err_prefix(err, "backend '%s'", b->spec.name);
+    return rc;
+}
+
 int ek_upstream_new(struct ek_upstream **out, const struct ek_route_backend *b,
                     const struct ek_upstream *before, uint32_t id, struct ek_err *err)
 {
@@ -119,8 +184,8 @@ int ek_upstream_new(struct ek_upstream **out, const struct ek_route_backend *b,
     }
     if (!rc)
         rc = read_agent(u, before, err);
-    if (!rc && b->has_tls)
-        rc = open_tls(u, err);
+    if (!rc)
+        rc = open_files(u, err);
     if (rc) {
         ek_err_prefix(err, "backend '%s'", b->spec.name);
         ek_upstream_free(u);
@@ -146,6 +211,11 @@ int ek_upstream_moved(struct ek_upstream **out, const struct ek_upstream *u,
     v->backend = u->backend;
     v->since_us = u->since_us;
     memcpy(v->host, u->host, sizeof v->host);
+    if (u->authorization &&
+        !(v->authorization = ek_strndup(u->authorization, strlen(u->authorization)))) {
+        ek_upstream_free(v);
+        return EK_ENOMEM;
+    }
     if (u->tls)
         v->tls = ek_tls_context_ref(u->tls);
     *out = v;
@@ -175,5 +245,6 @@ void ek_upstream_free(struct ek_upstream *u)
         return;
     ek_tls_context_free(u->tls);
     ek_free(u->addresses);
+    ek_free(u->authorization);
     ek_free(u);
 }

@@ -21,6 +21,7 @@ struct ek_upstream {
     struct ek_counter turn;     /* addresses[turn % n] is connected to: counted up when
                                      that failed */
     struct ek_tls_context *tls; /* owned; NULL: plain */
+    char *authorization;        /* owned: what asks for reports says; NULL: nothing */
     char host[256];             /* of the address; "" for a socket file */
     int32_t backend;            /* its index in the pool; -1: not there yet */
     uint32_t connection_id;     /* of address, protocol and TLS: a connection made with
@@ -31,7 +32,7 @@ struct ek_upstream {
     char text[];                  /* what config's strings point at */
 };
 
-/* Loads certificates; of an address that is a name there is none until resolve.h asked
+/* Reads certificates and key; of an address that is a name there is none until resolve.h asked
  * for it: nobody waits for a resolver here. before: the one whose place it is to take,
  * NULL: none; its addresses are kept, and where nothing
  * of a connection is set otherwise its connection_id, which else is `id`.
@@ -40,6 +41,13 @@ int ek_upstream_new(struct ek_upstream **u, const struct ek_route_backend *b,
                     const struct ek_upstream *before, uint32_t id,
                     struct ek_err *err) EK_MUST_USE;
 void ek_upstream_free(struct ek_upstream *u); /* NULL is fine */
+
+/* Opens the files that b names. Errors: as new. */
+int ek_upstream_check_files(const struct ek_route_backend *b,
+                            struct ek_err *err) EK_MUST_USE;
+
+/* Is it set as b? Files that both name may hold something else by now. */
+bool ek_upstream_is_set(const struct ek_upstream *u, const struct ek_route_backend *b);
 
 /* A new one that is `u` but for its addresses, list[0,n), which are copied, and its
  * agent's: what names were resolved to anew. u's TLS is shared. Errors: EK_ENOMEM. */

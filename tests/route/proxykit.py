@@ -121,6 +121,32 @@ def frame(payload):
     return head + bytes(4) + payload
 
 
+class Keel(Proxy):
+    """`keel route` with a configuration file, which may be written anew."""
+
+    def __init__(self, text, *words, env=None):
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = pathlib.Path(self.folder.name, "route.yaml")
+        self.write(text)
+        self.log = tempfile.TemporaryFile()
+        self.process = subprocess.Popen(
+            [os.environ["KEEL"], "route", self.path, *words], stdout=subprocess.PIPE,
+            stderr=self.log, text=True, env={**os.environ, **(env or {})})
+        if not wait_for(lambda: self.records("ready") or self.process.poll() is not None,
+                        60) or not self.records("ready"):
+            raise RuntimeError("the proxy did not start:\n" + self.output())
+        ready = self.records("ready")[0]
+        self.port = int(ready["listen"].rsplit(":", 1)[1])
+        self.admin = int(ready["admin"].rsplit(":", 1)[1])
+
+    def write(self, text):
+        self.path.write_text(text)
+
+    def __exit__(self, *exc):
+        super().__exit__(*exc)
+        self.folder.cleanup()
+
+
 class Client:
     """A socket with a buffer: reads heads, exact numbers of bytes, to the end."""
 

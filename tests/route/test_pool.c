@@ -461,6 +461,51 @@ static void a_removed_backend_keeps_its_sessions_until_they_end(void **state)
     ek_pool_free(k.pool);
 }
 
+static void a_placed_backend_gets_no_session_before_it_is_up(void **state)
+{
+    (void)state;
+    struct kit k;
+    struct ek_pool_options o = options(EK_POLICY_LEAST_SESSIONS);
+    kit_open(&k, &o);
+    int32_t a = kit_add(&k, "a", 1, 0), b = -1;
+    struct ek_backend_spec s = {"a", "127.0.0.1:2", 8, 0, 0};
+    assert_int_equal(ek_pool_place(k.pool, &b, &s), 0);
+    assert_int_not_equal(a, b);
+    struct ek_placement p[6];
+    for (int i = 0; i < 6; i++) {
+        assert_int_equal(kit_pick(&k, &p[i]), 0);
+        assert_int_equal(p[i].backend, i < 3 ? a : b);
+        if (i == 2) { /* the old one of this name goes, the new one comes */
+            ek_pool_remove(k.pool, a);
+            ek_pool_set_up(k.pool, b, true, k.now);
+            assert_int_equal(ek_pool_find(k.pool, "a"), b);
+        }
+    }
+    for (int i = 0; i < 6; i++)
+        ek_placement_end(&p[i], k.now);
+    assert_true(ek_pool_reap(k.pool, a));
+    ek_pool_free(k.pool);
+}
+
+static void options_set_anew_hold_from_the_next_decision_on(void **state)
+{
+    (void)state;
+    struct kit k;
+    struct ek_pool_options o = options(EK_POLICY_EFFECTIVE_CAPACITY);
+    kit_open(&k, &o);
+    int32_t a = kit_add(&k, "a", 1, 0);
+    assert_int_equal(kit_report(&k, a, 4, 4), 0);
+    struct ek_placement p;
+    assert_int_equal(kit_pick(&k, &p), EK_EBUSY);
+    o.admission = EK_ADMIT_LIMIT;
+    o.policy = EK_POLICY_ROUND_ROBIN;
+    ek_pool_set_options(k.pool, &o);
+    assert_int_equal(kit_pick(&k, &p), 0);
+    assert_int_equal(p.reason, EK_REASON_TURN);
+    ek_placement_end(&p, k.now);
+    ek_pool_free(k.pool);
+}
+
 static void decisions_can_be_explained(void **state)
 {
     (void)state;
@@ -599,6 +644,8 @@ int main(void)
         cmocka_unit_test(a_newcomer_is_given_its_share_slowly),
         cmocka_unit_test(failures_in_a_row_eject_but_never_the_last),
         cmocka_unit_test(a_removed_backend_keeps_its_sessions_until_they_end),
+        cmocka_unit_test(a_placed_backend_gets_no_session_before_it_is_up),
+        cmocka_unit_test(options_set_anew_hold_from_the_next_decision_on),
         cmocka_unit_test(decisions_can_be_explained),
         cmocka_unit_test(a_pool_survives_any_failed_allocation),
         cmocka_unit_test(threads_never_pass_a_limit_and_leave_nothing),

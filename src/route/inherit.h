@@ -1,0 +1,37 @@
+/* inherit.h - listening sockets that a process was started with: by a proxy that it is to
+ * replace (upgrade.h), or by systemd's socket activation.
+ *
+ *   EVENKEEL_SOCKETS    a line each: "FD LISTEN", LISTEN as it was configured
+ *   EVENKEEL_READY_FD   where the old proxy hears "ready", or why not
+ *   LISTEN_PID, LISTEN_FDS   descriptors from 3 on; what they are bound to is their name
+ */
+#ifndef EVENKEEL_ROUTE_INHERIT_H
+#define EVENKEEL_ROUTE_INHERIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+enum { EK_INHERITED_MAX = 65, EK_INHERITED_NAME_MAX = 255 };
+
+struct ek_inherited {
+    struct ek_inherited_socket {
+        int fd; /* -1: taken */
+        char listen[EK_INHERITED_NAME_MAX + 1];
+    } sockets[EK_INHERITED_MAX];
+    size_t n;
+    int ready_fd; /* -1: nobody waits */
+};
+
+/* Takes them out of the environment, which is changed: before any thread starts. */
+void ek_inherited_read(struct ek_inherited *in);
+
+/* What to open for `listen`: "fd@N" of a socket that was inherited for it, which then is
+ * the caller's, or `listen` itself. in: NULL is fine. */
+const char *ek_inherited_find(struct ek_inherited *in, char out[16],
+                              const char *listen);
+
+/* Tells the old proxy: that this one is ready (why NULL), or why it will not be. What
+ * nobody took is closed. Returns how many were. */
+size_t ek_inherited_end(struct ek_inherited *in, const char *why);
+
+#endif

@@ -1,0 +1,493 @@
+"""A proxy that changes while sessions go on: backends, listeners, certificates, limits by
+SIGHUP and POST /reload; errors that change nothing; sessions that come and go meanwhile."""
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import urllib.error
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from proxykit import (Backend, Client, Keel, answer, echo_http, echo_tunnel,  # noqa: E402
+                      wait_for)
+
+
+def make_certificate(folder, file, name):
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                    "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                    "-subj", f"/CN={name}", "-addext", f"subjectAltName=DNS:{name}",
+                    "-keyout", f"{folder}/{file}.key", "-out", f"{folder}/{file}.pem"],
+                   check=True, capture_output=True)
+
+
+class Case(unittest.TestCase):
+    def backend(self, serve):
+        b = Backend(serve)
+        self.addCleanup(b.close)
+        return b
+
+    def keel(self, text, **kw):
+        k = Keel(text, **kw)
+
+        def end():
+            with k:
+                self.assertTrue(wait_for(lambda: k.metric("placements") == 0),
+                                "placements were not given back:\n" + k.output())
+        self.addCleanup(end)
+        return k
+
+    def refused(self, k, path="/reload"):
+        with self.assertRaises(urllib.error.HTTPError) as caught:
+            k.post(path)
+        self.assertEqual(caught.exception.code, 400)
+        text = caught.exception.read().decode()
+        caught.exception.close()
+        return text
+
+    def open(self, k):
+        c = k.connect()
+        self.addCleanup(c.close)
+        self.assertEqual(c.upgrade()[0], 101)
+        return c
+
+    def echo(self, c, text=b"still here"):
+        c.send(text)
+        self.assertEqual(c.exactly(len(text)), text)
+
+
+def config(backends, more="", listen="127.0.0.1:0"):
+    rows = "\n".join(f"  - {{name: {n}, address: '127.0.0.1:{b.port}'{extra}}}"
+                     for n, b, extra in backends)
+    return (f"admin: 127.0.0.1:0\nhealth_interval: 100ms\n{more}\n"
+            f"listeners:\n  - listen: {listen}\nbackends:\n{rows}\n")
+
+
+class Backends(Case):
+    def test_backends_are_added_removed_changed_and_kept_while_sessions_go_on(self):
+        a, b, c = (self.backend(echo_tunnel) for _ in range(3))
+        k = self.keel(config([("a", a, ""), ("b", b, ", weight: 2")]))
+        clients = [self.open(k) for _ in range(6)]
+        before = k.backends()
+        self.assertEqual(sum(s["open_sessions"] for s in before.values()), 6)
+        k.write(config([("b", b, ", weight: 5"), ("c", c, "")]))
+        said = json.loads(k.post("/reload"))["backends"]
+        self.assertEqual(said, {"added": ["c"], "changed": ["b"], "kept": [],
+                                "removed": ["a"]})
+        for client in clients:
+            self.echo(client)
+        now = k.backends()
+        self.assertEqual(now["b"]["weight"], 5)
+        self.assertEqual(now["b"]["placed_total"], before["b"]["placed_total"])
+        self.assertEqual(now["b"]["open_sessions"], before["b"]["open_sessions"])
+        for _ in range(8):
+            self.open(k)
+        now = k.backends()
+        self.assertEqual(now["a"]["placed_total"], before["a"]["placed_total"])
+        self.assertGreater(now["c"]["open_sessions"], 0)
+        for client in clients:
+            client.close()
+        self.assertTrue(wait_for(lambda: set(k.backends()) == {"b", "c"}))
+        self.assertNotIn('backend="a"', k.get("/metrics"))
+        self.assertEqual(k.metric('reloads_total{result="applied"}'), 1)
+
+    def test_a_name_at_another_address_is_another_backend(self):
+        a, b = self.backend(echo_tunnel), self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")]))
+        old = self.open(k)
+        k.write(config([("a", b, "")]))
+        said = json.loads(k.post("/reload"))["backends"]
+        self.assertEqual((said["added"], said["removed"]), (["a"], ["a"]))
+        new = self.open(k)
+        self.echo(old)
+        self.echo(new)
+        self.assertEqual(len(b.requests), 1)
+
+    def test_sessions_of_a_removed_backend_end_at_its_drains_limit(self):
+        a, b = self.backend(echo_tunnel), self.backend(echo_tunnel)
+        more = "policy: round_robin\nbackend_drain: 300ms"
+        k = self.keel(config([("a", a, ""), ("b", b, "")], more))
+        clients = [self.open(k) for _ in range(4)]
+        k.write(config([("b", b, "")], more))
+        k.post("/reload")
+        self.assertTrue(wait_for(lambda: set(k.backends()) == {"b"}))
+        self.assertTrue(wait_for(lambda: k.metric("open_sessions") == 2))
+        ended = {r["why"] for r in k.records("session_end")}
+        self.assertEqual(ended, {"removed"})
+        for client in clients:
+            client.close()
+
+    def test_pooled_connections_to_a_removed_backend_serve_nobody_again(self):
+        a, b = self.backend(echo_http("a")), self.backend(echo_http("b"))
+        k = self.keel(config([("x", a, "")]))
+        client = k.connect()
+        self.addCleanup(client.close)
+        self.assertTrue(client.get()[2].startswith(b"a|"))
+        k.write(config([("x", b, "")]))
+        k.post("/reload")
+        self.assertTrue(wait_for(lambda: len(k.backends()) == 1 and
+                                 k.backends()["x"]["address"].endswith(str(b.port))))
+        for _ in range(5):
+            self.assertTrue(client.get()[2].startswith(b"b|"))
+
+    def test_limits_and_policy_hold_for_sessions_that_begin_later(self):
+        a, b = self.backend(echo_tunnel), self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, ""), ("b", b, "")], "queue_timeout: 0s"))
+        for _ in range(4):
+            self.open(k)
+        k.write(config([("a", a, ""), ("b", b, "")],
+                       "queue_timeout: 0s\nmax_sessions: 2\npolicy: round_robin"))
+        k.post("/reload")
+        c = k.connect()
+        self.addCleanup(c.close)
+        self.assertEqual(c.upgrade()[0], 503)
+        self.assertEqual(json.loads(k.get("/backends"))["policy"], "round_robin")
+
+    def test_a_backend_that_was_down_is_so_after_its_settings_changed(self):
+        a, b = self.backend(echo_tunnel), self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, ""), ("b", b, "")]))
+        b.close()
+        self.assertTrue(wait_for(lambda: not k.backends()["b"]["up"]))
+        k.write(config([("a", a, ""), ("b", b, ", weight: 3")]))
+        k.post("/reload")
+        self.assertFalse(k.backends()["b"]["up"])
+
+
+class Errors(Case):
+    def test_an_error_changes_nothing_and_is_said_with_its_place(self):
+        a = self.backend(echo_tunnel)
+        good = config([("a", a, "")])
+        k = self.keel(good)
+        client = self.open(k)
+        for bad, words in [
+                (good + "weights: 3\n", ["weights"]),
+                (good.replace("name: a", "name: a, wieght: 2"), ["wieght", "weight"]),
+                (config([("a", a, ", weight: -1")]), ["weight", "-1"]),
+                (config([("a", a, ""), ("a", a, "")]), ["a", "twice"]),
+                (config([("a", a, "")], "threads: 2"), ["threads", "restart"]),
+                (good.replace("admin: 127.0.0.1:0", "admin: off"), ["admin", "restart"]),
+                (config([("a", a, ", report_key_file: /nowhere/key")]),
+                 ["backend 'a'", "/nowhere/key"]),
+                ("backends: [\n", [])]:
+            k.write(bad)
+            text = self.refused(k)
+            for word in words:
+                self.assertIn(word, text)
+            self.echo(client)
+            self.assertEqual(set(k.backends()), {"a"})
+        self.assertEqual(k.metric('reloads_total{result="refused"}'), 8)
+        k.write(good)
+        k.process.send_signal(signal.SIGHUP)
+        self.assertTrue(wait_for(lambda: k.records("reloaded")))
+        self.echo(client)
+
+    def test_a_sighup_that_is_refused_says_why_in_the_log(self):
+        a = self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")]))
+        k.write(config([("a", a, ", weight: x")]))
+        k.process.send_signal(signal.SIGHUP)
+        self.assertTrue(wait_for(lambda: k.records("reload_refused")))
+        self.assertIn("weight", k.records("reload_refused")[0]["why"])
+
+    def test_a_web_page_may_not_reload(self):
+        a = self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")]))
+        c = Client(k.admin)
+        self.addCleanup(c.close)
+        c.send("POST /reload HTTP/1.1\r\nHost: x\r\nOrigin: http://evil\r\n"
+               "Content-Length: 0\r\n\r\n")
+        self.assertEqual(c.head()[0], 403)
+
+
+class Listeners(Case):
+    def free_port(self):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            return s.getsockname()[1]
+
+    def test_listeners_are_added_and_removed(self):
+        a = self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")]))
+        client = self.open(k)
+        more = self.free_port()
+        text = config([("a", a, "")]).replace(
+            "listeners:\n", f"listeners:\n  - listen: 127.0.0.1:{more}\n")
+        k.write(text)
+        k.post("/reload")
+        with socket.create_connection(("127.0.0.1", more), timeout=10) as s:
+            self.assertEqual(Client(sock=s).upgrade()[0], 101)
+        self.open(k)
+        k.write(config([("a", a, "")]))
+        k.post("/reload")
+
+        def is_shut():
+            try:
+                socket.create_connection(("127.0.0.1", more), timeout=5).close()
+                return False
+            except ConnectionError:
+                return True
+        self.assertTrue(wait_for(is_shut))
+        self.echo(client)
+        self.open(k)
+
+    def test_a_port_that_is_taken_refuses_the_whole_reload(self):
+        a, b = self.backend(echo_tunnel), self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")]))
+        k.write(config([("b", b, "")]).replace(
+            "listeners:\n", f"listeners:\n  - listen: 127.0.0.1:{a.port}\n"))
+        self.assertIn(str(a.port), self.refused(k))
+        self.assertEqual(set(k.backends()), {"a"})
+        self.open(k)
+
+    def test_a_renewed_certificate_is_for_the_next_connection(self):
+        a = self.backend(echo_tunnel)
+        with tempfile.TemporaryDirectory() as folder:
+            make_certificate(folder, "x", "old.test")
+            text = config([("a", a, "")]).replace(
+                "listen: 127.0.0.1:0", "listen: 127.0.0.1:0\n    tls_cert: "
+                f"{folder}/x.pem\n    tls_key: {folder}/x.key")
+            k = self.keel(text)
+
+            def connect():
+                context = ssl.create_default_context()
+                context.check_hostname = False
+                context.verify_mode = ssl.CERT_NONE
+                raw = socket.create_connection(("127.0.0.1", k.port), timeout=20)
+                s = context.wrap_socket(raw)
+                self.addCleanup(s.close)
+                return s, s.getpeercert(binary_form=True)
+
+            def pem():
+                return ssl.PEM_cert_to_DER_cert(
+                    pathlib.Path(folder, "x.pem").read_text())
+            old = pem()
+            s, got = connect()
+            self.assertEqual(got, old)
+            session = Client(sock=s)
+            self.assertEqual(session.upgrade()[0], 101)
+            make_certificate(folder, "x", "new.test")
+            k.post("/reload")
+            self.assertEqual(connect()[1], pem())
+            self.assertNotEqual(old, pem())
+            self.echo(session)
+            pathlib.Path(folder, "x.pem").write_text("no certificate")
+            said = self.refused(k)
+            self.assertIn("x.pem", said)
+            self.assertIn("127.0.0.1:0", said)
+
+
+class Keys(Case):
+    def test_reports_are_asked_for_with_the_key_and_it_is_never_logged(self):
+        heads = []
+
+        def serve(client, backend):
+            head = client.head()
+            heads.append(head[1].get("authorization"))
+            if head[1].get("authorization") != "Bearer s3cret":
+                answer(client, "{}", "401 Unauthorized", "Connection: close\r\n")
+            else:
+                answer(client, '{"active_sessions": 1, "effective_capacity": 7}',
+                       extra="Connection: close\r\n")
+
+        a = self.backend(serve)
+        with tempfile.TemporaryDirectory() as folder:
+            key = pathlib.Path(folder, "key")
+            key.write_text("wrong\n")
+            k = self.keel(config([("a", a, f", report_key_file: {key}")],
+                                 "report_path: /load\nreport_interval: 50ms\n"
+                                 "log_level: debug"))
+            self.assertTrue(wait_for(lambda: "Bearer wrong" in heads))
+            self.assertFalse(k.backends()["a"]["has_report"])
+            key.write_text("s3cret\n")
+            k.post("/reload")
+            self.assertTrue(wait_for(lambda: k.backends()["a"]["has_report"]))
+            self.assertNotIn("s3cret", k.output() + k.get("/backends"))
+            key.write_text("\n")
+            self.assertIn("its first line is empty", self.refused(k))
+
+    def test_check_opens_certificates_and_keys_and_names_the_file(self):
+        a = self.backend(echo_tunnel)
+        with tempfile.TemporaryDirectory() as folder:
+            make_certificate(folder, "x", "a.test")
+            make_certificate(folder, "y", "b.test")
+            good = config([("a", a, "")]).replace(
+                "listen: 127.0.0.1:0", "listen: 127.0.0.1:0\n    tls_cert: "
+                f"{folder}/x.pem\n    tls_key: {folder}/x.key")
+            for text, code, words in [
+                    (good, 0, ""),
+                    (good.replace("x.key", "y.key"), 2, "y.key"),
+                    (good.replace("x.pem", "z.pem"), 1, "z.pem"),
+                    (config([("a", a, f", report_key_file: {folder}/none")]), 1, "none"),
+                    (config([("a", a, f", tls: true, tls_ca: {folder}/x.key")]).replace(
+                        "tls: true", "tls: on"), 1, "x.key")]:
+                path = pathlib.Path(folder, "c.yaml")
+                path.write_text(text)
+                run = subprocess.run([os.environ["KEEL"], "route", "--check", path],
+                                     capture_output=True, text=True, timeout=60)
+                self.assertIn(words, run.stderr)
+                self.assertEqual(run.returncode == 0, code == 0, run.stderr)
+
+
+class Upgrades(Case):
+    def upgraded(self, k, n=1):
+        """Asks for a new process; its pid once the old one has heard that it is ready."""
+        k.process.send_signal(signal.SIGUSR2)
+        self.assertTrue(wait_for(lambda: len(k.records("upgraded")) == n or
+                                 k.records("upgrade_failed"), 60), k.output())
+        pid = int(k.records("upgraded")[-1]["pid"])
+        self.addCleanup(self.end, pid)
+        return pid
+
+    def end(self, pid):
+        try:
+            os.kill(pid, signal.SIGTERM)
+            os.kill(pid, signal.SIGTERM)
+        except ProcessLookupError:
+            pass
+
+    def test_a_new_process_takes_over_and_sessions_of_the_old_one_go_on(self):
+        a = self.backend(echo_tunnel)
+        k = Keel(config([("a", a, "")]))
+        self.addCleanup(k.log.close)
+        old = self.open(k)
+        lost, stop = [], threading.Event()
+
+        def connect():
+            while not stop.is_set():
+                try:
+                    c = k.connect()
+                    if c.upgrade()[0] != 101:
+                        lost.append("refused")
+                    c.close()
+                except (OSError, TypeError) as e:
+                    lost.append(repr(e))
+        thread = threading.Thread(target=connect)
+        thread.start()
+        self.upgraded(k)
+        self.assertTrue(wait_for(lambda: len(k.records("ready")) == 2))
+        new = self.open(k)
+        self.echo(new)
+        self.echo(old)
+        self.assertEqual(k.metric("open_sessions") >= 1, True)
+        self.assertIsNone(k.process.poll())
+        stop.set()
+        thread.join()
+        self.assertEqual(lost, [])
+        old.close()
+        self.assertEqual(k.process.wait(timeout=30), 0)
+        self.echo(new)
+        k.process.stdout.close()
+
+    def test_a_new_process_that_cannot_start_leaves_the_old_one_as_it_was(self):
+        a = self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")]))
+        old = self.open(k)
+        k.write(config([("a", a, ", weight: none")]))
+        k.process.send_signal(signal.SIGUSR2)
+        self.assertTrue(wait_for(lambda: k.records("upgrade_failed"), 60))
+        self.echo(old)
+        self.echo(self.open(k))
+        k.write(config([("a", a, ", report_key_file: /nowhere/key")]))
+        k.process.send_signal(signal.SIGUSR2)
+        self.assertTrue(wait_for(lambda: len(k.records("upgrade_failed")) == 2, 60))
+        self.assertIn("/nowhere/key", k.records("upgrade_failed")[1]["why"])
+        self.echo(self.open(k))
+
+    def test_a_socket_file_stays_through_an_upgrade(self):
+        a = self.backend(echo_tunnel)
+        with tempfile.TemporaryDirectory() as folder:
+            path = f"{folder}/s"
+            k = Keel(config([("a", a, "")]).replace(
+                "listeners:\n", "listeners:\n  - listen: 127.0.0.1:0\n"
+                f"  - listen: 'unix:{path}'\n"))
+            self.addCleanup(k.log.close)
+            self.upgraded(k)
+            self.assertEqual(k.process.wait(timeout=30), 0)
+            with socket.socket(socket.AF_UNIX) as s:
+                s.settimeout(20)
+                s.connect(path)
+                self.assertEqual(Client(sock=s).upgrade()[0], 101)
+            k.process.stdout.close()
+
+    def test_sockets_of_systemds_activation_are_taken_by_their_address(self):
+        a = self.backend(echo_tunnel)
+        with socket.create_server(("127.0.0.1", 0)) as s, \
+                tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as log:
+            port = s.getsockname()[1]
+            path = pathlib.Path(folder, "c.yaml")
+            path.write_text(config([("a", a, "")], listen=f"127.0.0.1:{port}"))
+            fd = s.fileno()
+            start = (f"import os; os.dup2({fd}, 3); os.set_inheritable(3, True); "
+                     "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
+                     f"os.execv({os.environ['KEEL']!r}, ['keel', 'route', {str(path)!r}])")
+            process = subprocess.Popen([sys.executable, "-c", start], pass_fds=[fd],
+                                       stderr=log)
+            try:
+                c = Client(port)
+                self.assertEqual(c.upgrade()[0], 101)
+                c.close()
+            finally:
+                process.terminate()
+                self.assertEqual(process.wait(timeout=30), 0)
+
+
+class Churn(Case):
+    def test_reloads_in_a_loop_drop_no_session_and_leave_nothing(self):
+        seconds = float(os.environ.get("EK_RELOAD_SECONDS", "4"))
+        backends = [self.backend(echo_tunnel) for _ in range(5)]
+        rng = random.Random(7)
+        kept = ("k", backends[0], "")
+        k = self.keel(config([kept], "threads: 2"))
+        stop, failures, opened = threading.Event(), [], [0]
+
+        def come_and_go(seed):
+            r = random.Random(seed)
+            while not stop.is_set():
+                try:
+                    c = k.connect()
+                    status = c.upgrade()
+                    if not status or status[0] != 101:
+                        failures.append(status)
+                        c.close()
+                        continue
+                    for _ in range(r.randrange(1, 4)):
+                        c.send(b"x" * 100)
+                        if c.exactly(100) != b"x" * 100:
+                            failures.append("lost")
+                    opened[0] += 1
+                    c.close(reset=r.random() < 0.3)
+                except OSError as e:
+                    failures.append(repr(e))
+
+        lasting = [self.open(k) for _ in range(8)]
+        threads = [threading.Thread(target=come_and_go, args=(i,)) for i in range(4)]
+        for t in threads:
+            t.start()
+        end, n = time.monotonic() + seconds, 0
+        while time.monotonic() < end or n < 10:
+            some = [(f"n{rng.randrange(4)}x{i}", b, f", weight: {rng.randrange(1, 5)}")
+                    for i, b in enumerate(backends[1:]) if rng.random() < 0.5]
+            policy = rng.choice(["effective_capacity", "hash", "round_robin"])
+            k.write(config([kept] + some, f"threads: 2\npolicy: {policy}"))
+            k.post("/reload")
+            n += 1
+        stop.set()
+        for t in threads:
+            t.join()
+        self.assertEqual(failures, [])
+        for client in lasting:
+            self.echo(client)
+        self.assertGreater(opened[0], 0)
+        k.write(config([kept], "threads: 2"))
+        k.post("/reload")
+        self.assertTrue(wait_for(lambda: set(k.backends()) == {"k"}))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
