@@ -61,6 +61,7 @@ struct ek_load_report {
     double weight;             /* share of its configured weight; 0: no new sessions */
     bool is_whole_weight;      /* weight is the weight itself, 0..256, and no share */
     double limit;              /* sessions that this proxy may have there */
+    bool binds_elsewhere;      /* what bounds the capacity is not the CPU */
 };
 
 #endif

@@ -1,7 +1,8 @@
 /* pool_room.c - how much room a backend has, and how far the pool's reports are trusted.
  *
  *   room = min(base - pending * step, (limit - open) * 256)     1/256 session
- *   base = (capacity - n - phi * young) * slow start     a report is in force
+ *   base = (capacity - n - phi * young) * slow start     a report is in force; of young
+ *                                                        ones what room_left() says
  *          mean capacity a weight * weight * slow start  none is: then pending is open
  *          EK_ROOM_UNKNOWN                               nobody's is
  *
@@ -153,11 +154,27 @@ static void set_rank(struct ek_pool_row *row, double head, int32_t base, double 
                       (float)((head - (double)base / EK_ROOM_UNIT) / deviation));
 }
 
+/* The CPU that young sessions will use is taken off where the CPU bounds the capacity.
+ * Where something else does, all of whose use is counted already, they may first have
+ * what CPU that leaves over. */
+static double room_left(const struct ek_pool *pool, const struct ek_backend *b,
+                        double young, double head)
+{
+    const struct ek_load_report *r = &b->report;
+    double left = b->capacity - b->sessions;
+    if (!r->binds_elsewhere)
+        return left - young;
+    if (!(r->has & EK_LOAD_CPU))
+        return left;
+    double factor = r->has & EK_LOAD_FACTOR ? r->safety_factor : pool->o.safety_factor;
+    return fmin(left, fmax(head / factor, left - young));
+}
+
 static void set_base_from_report(const struct ek_pool *pool, int32_t i, double slow)
 {
     struct ek_backend *b = pool->backends[i];
     double young = unseen(pool, b), head = headroom(pool, b, young);
-    double room = b->capacity - b->sessions - young;
+    double room = room_left(pool, b, young, head);
     /* A share of all it can carry, and not of what is left of that. */
     int32_t base = to_room(room - (1 - slow) * b->capacity);
     ek_shared_i32_set(&b->base, base);

@@ -96,6 +96,7 @@ static int take_poll(struct ek_load_report *r, json_t *root)
     double cpu = 0, age = 0;
     bool is_there, has_cpu, has_age;
     json_t *draining = json_object_get(root, "draining");
+    json_t *binding = json_object_get(root, "binding");
     for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
         double *at = (double *)(void *)((char *)r + keys[i].offset);
         int rc = get(root, keys[i].name, at, &is_there);
@@ -111,8 +112,11 @@ static int take_poll(struct ek_load_report *r, json_t *root)
         r->cpu_utilization = cpu / r->cores;
     }
     r->age_us = age > 0 ? (int64_t)(fmin(age, 1e9) * 1e6) : 0;
-    if (draining && !json_is_boolean(draining))
+    if ((draining && !json_is_boolean(draining)) ||
+        (binding && !json_is_string(binding)))
         return EK_EFORMAT;
+    const char *name = binding ? json_string_value(binding) : "";
+    r->binds_elsewhere = name[0] && strcmp(name, "cpu") != 0;
     if (draining)
         r->state = json_is_true(draining) ? EK_LOAD_SAYS_DRAIN : EK_LOAD_SAYS_READY;
     return 0;

@@ -134,6 +134,34 @@ static void young_sessions_are_weighed_as_the_report_says(void **state)
     ek_pool_free(k.pool);
 }
 
+static void young_sessions_take_no_room_of_what_is_not_cpu(void **state)
+{
+    (void)state;
+    struct kit k;
+    struct ek_pool_options o = options(EK_POLICY_EFFECTIVE_CAPACITY);
+    kit_open(&k, &o);
+    int32_t a = kit_add(&k, "a", 64, 0);
+    struct ek_load_report r = {
+        .has = EK_LOAD_ACTIVE | EK_LOAD_CAPACITY | EK_LOAD_YOUNG | EK_LOAD_YOUNG_WEIGHT,
+        .active_sessions = 6,
+        .effective_capacity = 16,
+        .young_sessions = 4,
+        .young_weight = 0.5,
+        .binds_elsewhere = true,
+    };
+    assert_int_equal(ek_pool_report(k.pool, a, &r, k.now), 0);
+    assert_true(kit_room(&k, a) == 10);
+    /* 64 cores that are idle leave enough for them, none do not. */
+    r.has |= EK_LOAD_CPU | EK_LOAD_COST;
+    r.session_cost = 0.1;
+    assert_int_equal(ek_pool_report(k.pool, a, &r, k.now), 0);
+    assert_true(kit_room(&k, a) == 10);
+    r.cpu_utilization = 2;
+    assert_int_equal(ek_pool_report(k.pool, a, &r, k.now), 0);
+    assert_true(kit_room(&k, a) == 8);
+    ek_pool_free(k.pool);
+}
+
 static void full_backends_are_refused_while_none_has_room(void **state)
 {
     (void)state;
@@ -631,6 +659,7 @@ int main(void)
         cmocka_unit_test(most_room_gets_the_session),
         cmocka_unit_test(reservations_end_with_their_sessions),
         cmocka_unit_test(young_sessions_are_weighed_as_the_report_says),
+        cmocka_unit_test(young_sessions_take_no_room_of_what_is_not_cpu),
         cmocka_unit_test(full_backends_are_refused_while_none_has_room),
         cmocka_unit_test(a_limit_holds_and_frees_at_once),
         cmocka_unit_test(a_tried_backend_is_not_chosen_again),

@@ -66,6 +66,7 @@ static void what_the_tracker_says_is_understood(void **state)
         assert_near(r.safety_factor, 2);
         assert_near(r.cpu_utilization, 0.5);
         assert_near(r.application_utilization, 10.0 / 14);
+        assert_false(r.binds_elsewhere);
     }
     ek_tracker_free(t);
 }
@@ -195,6 +196,7 @@ static void bad_forms_are_refused_whole(void **state)
                                         "{",
                                         "{\"active_sessions\":null}",
                                         "{\"draining\":1}",
+                                        "{\"binding\":1}",
                                         "{\"age_seconds\":\"1\"}",
                                         "{\"cpu_cores\":true}"};
     for (size_t i = 0; i < sizeof polls / sizeof polls[0]; i++) {
@@ -258,6 +260,23 @@ static void truncations_do_no_harm(void **state)
     ek_tracker_free(t);
 }
 
+static void what_binds_is_heard(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        bool is_elsewhere;
+    } rows[] = {{"{\"effective_capacity\":4,\"binding\":\"licences\"}", true},
+                {"{\"effective_capacity\":4,\"binding\":\"cpu\"}", false},
+                {"{\"effective_capacity\":4,\"binding\":\"\"}", false},
+                {"{\"effective_capacity\":4}", false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct ek_load_report r;
+        assert_int_equal(ek_report_json(&r, rows[i].text, strlen(rows[i].text)), 0);
+        assert_int_equal(r.binds_elsewhere, rows[i].is_elsewhere);
+    }
+}
+
 static void memory_may_run_out(void **state)
 {
     (void)state;
@@ -278,6 +297,7 @@ int main(void)
         cmocka_unit_test(sizes_have_ceilings),
         cmocka_unit_test(nan_in_the_binary_form_is_left_to_the_pool),
         cmocka_unit_test(truncations_do_no_harm),
+        cmocka_unit_test(what_binds_is_heard),
         cmocka_unit_test(memory_may_run_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
