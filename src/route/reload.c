@@ -229,6 +229,14 @@ static bool is_new(const struct plan *p, const struct ek_upstream *u)
     return false;
 }
 
+/* One whose name says nothing yet is down until it does. */
+static void begin_backend(struct ek_route *r, const struct ek_upstream *u)
+{
+    bool is_up = u->n_addresses > 0;
+    r->backends[u->backend].is_down = !is_up;
+    ek_pool_set_up(r->router.pool, u->backend, is_up, ek_clock_us());
+}
+
 static void commit_backends(struct ek_route *r, struct plan *p)
 {
     for (size_t i = 0; i < r->router.n_upstreams; i++) {
@@ -241,7 +249,7 @@ static void commit_backends(struct ek_route *r, struct plan *p)
         if (p->fates[k] == CHANGED)
             ek_backends_change(r, u);
         else if (p->fates[k] == ADDED)
-            ek_pool_set_up(r->router.pool, u->backend, true, ek_clock_us());
+            begin_backend(r, u);
         else if (u)
             ek_backends_refresh(r, u);
     }

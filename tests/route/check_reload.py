@@ -98,6 +98,16 @@ class Backends(Case):
         self.assertNotIn('backend="a"', k.get("/metrics"))
         self.assertEqual(k.metric('reloads_total{result="applied"}'), 1)
 
+    def test_one_whose_name_says_nothing_yet_gets_no_session(self):
+        a = self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")]))
+        k.write(config([("a", a, "")]) + "  - {name: d, address: 'nowhere.invalid:80'}\n")
+        self.assertEqual(json.loads(k.post("/reload"))["backends"]["added"], ["d"])
+        self.assertFalse(k.backends()["d"]["up"])
+        for _ in range(4):
+            self.echo(self.open(k))
+        self.assertEqual(k.backends()["d"]["failures_total"], 0)
+
     def test_a_name_at_another_address_is_another_backend(self):
         a, b = self.backend(echo_tunnel), self.backend(echo_tunnel)
         k = self.keel(config([("a", a, "")]))
