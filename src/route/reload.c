@@ -206,7 +206,7 @@ static int make_plan(struct ek_route *r, struct plan *p, struct ek_err *err)
 static void drop_plan(struct ek_route *r, struct plan *p, bool is_refused)
 {
     for (size_t k = 0; is_refused && p->upstreams && k < p->c->n_backends; k++) {
-        if (p->upstreams[k] && k < p->n_placed && p->fates[k] == ADDED)
+        if (k < p->n_placed && p->upstreams[k] && p->fates[k] == ADDED)
             ek_backends_remove(r, p->upstreams[k]->backend, 0);
         else
             ek_upstream_free(p->upstreams[k]);

@@ -126,7 +126,7 @@ int ek_route_new(struct ek_route **r, const struct ek_route_config *c,
  * added or removed (they drain), listeners likewise; certificates and keys are read again;
  * all else holds for what begins from now on. Main thread. `c` is borrowed until another
  * one takes its place and the threads have looked away (host->forget), or until free.
- * out: JSON of what became of backends and listeners. Errors: EK_EINVAL (also: threads,
+ * out: JSON of what became of the backends. Errors: EK_EINVAL (also: threads,
  * admin), EK_EIO, EK_ENOMEM and those of tls.h, EK_EBUSY while draining: nothing changed. */
 int ek_route_apply(struct ek_route *r, const struct ek_route_config *c,
                    struct ek_buf *out, struct ek_err *err) EK_MUST_USE;

@@ -507,9 +507,11 @@ void ek_avx2_jagged_backward(const struct ek_jagged_args *a, int64_t tile,
     w.q = carve(&at, LANES * w.Dp);
     w.d_o = carve(&at, LANES * w.Dp);
     w.sums = carve(&at, LANES * w.Dp);
-    float **const of_keys[] = {&k.k_turned, &k.value, &k.k, &k.dk, &k.dv};
-    for (int i = 0; i < 5; i++)
-        *of_keys[i] = carve(&at, EK_JAGGED_KEYS * w.Dp);
+    k.k_turned = carve(&at, EK_JAGGED_KEYS * w.Dp);
+    k.value = carve(&at, EK_JAGGED_KEYS * w.Dp);
+    k.k = carve(&at, EK_JAGGED_KEYS * w.Dp);
+    k.dk = carve(&at, EK_JAGGED_KEYS * w.Dp);
+    k.dv = carve(&at, EK_JAGGED_KEYS * w.Dp);
     ek_jagged_tile_queries(&i0, &i1, a->d, &w.s, t);
     if (a->dpos || a->dtime) {
         ek_jagged_first_diagonal(&n, a->d, &w.s, t);
