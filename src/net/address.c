@@ -193,13 +193,14 @@ static int listen_on(int *fd, char address[128], char **unix_path, const char *t
 {
     char *end, *path = NULL;
     long n = strtol(text, &end, 10);
-    if (end == text || *end || n < 0 || n > INT_MAX)
+    bool owns_file = strcmp(end, ",file") == 0;
+    if (end == text || (*end && !owns_file) || n < 0 || n > INT_MAX)
         return ek_err_set(err, EK_EINVAL, "listen: fd@%s: not fd@N", text);
     int flags = fcntl((int)n, F_GETFL);
     if (flags < 0 || fcntl((int)n, F_SETFL, flags | O_NONBLOCK) ||
         ek_address_of(address, (int)n))
         return ek_err_set(err, EK_EIO, "listen: fd@%ld: no socket that listens", n);
-    if (strncmp(address, "unix:", 5) == 0) {
+    if (owns_file && strncmp(address, "unix:", 5) == 0) {
         path = ek_strndup(address + 5, strlen(address + 5));
         if (!path)
             return ek_err_set(err, EK_ENOMEM, "listen: out of memory");

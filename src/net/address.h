@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-/* "fd@N" is a socket of this process that listens already; *fd is N then.
+/* "fd@N" is a socket of this process that listens already; *fd is N then. Its socket file
+ * is not ours to remove, unless ",file" stands behind.
  *
  * *fd listens, without blocking; address is what was really bound ("127.0.0.1:43817",
  * "[::]:8080", "unix:PATH"). "" as the host is every address, IPv6 and IPv4; port 0

@@ -239,7 +239,8 @@ static int add_backends(struct ek_buf *out, const struct ek_route *r)
                              columns[c].type);
         for (int32_t i = 0; i < ek_pool_end(pool) && !rc; i++) {
             struct ek_backend_state s;
-            if (ek_pool_read(pool, i, now, &s))
+            /* One that was removed may share its name with what came in its place. */
+            if (ek_pool_read(pool, i, now, &s) && !s.is_removed)
                 rc = add_value(out, &columns[c], &s);
         }
         if (rc)
@@ -574,7 +575,7 @@ int ek_route_open_admin(struct ek_route *r, struct ek_err *err)
     const struct ek_http_handler handler = {
         .on_request = on_request, .on_closed = on_closed, .arg = r};
     ek_http_limits_default(&limits);
-    char at[16];
+    char at[EK_INHERITED_AT];
     const char *address = ek_inherited_find(r->config->inherited, at, r->config->admin);
     return ek_http_server_new(&r->admin, r->loop, address, NULL, &limits, &handler,
                               err);

@@ -9,13 +9,17 @@
 #include <string.h>
 #include <unistd.h>
 
-static void add(struct ek_inherited *in, long fd, const char *name, size_t n)
+enum { N_LENT = sizeof EK_INHERITED_LENT - 1 };
+
+static void add(struct ek_inherited *in, long fd, const char *name, size_t n,
+                bool is_lent)
 {
     if (in->n == EK_INHERITED_MAX || fd < 0 || fd > 1 << 20 ||
         n > EK_INHERITED_NAME_MAX || fcntl((int)fd, F_SETFD, FD_CLOEXEC))
         return;
     struct ek_inherited_socket *s = &in->sockets[in->n++];
     s->fd = (int)fd;
+    s->is_lent = is_lent;
     memcpy(s->listen, name, n);
     s->listen[n] = 0;
 }
@@ -28,8 +32,12 @@ static void read_ours(struct ek_inherited *in)
         size_t n = strcspn(line, "\n");
         char *end;
         long fd = strtol(line, &end, 10);
-        if (end > line && *end == ' ' && (size_t)(end - line) < n)
-            add(in, fd, end + 1, n - (size_t)(end + 1 - line));
+        if (end > line && *end == ' ' && (size_t)(end - line) < n) {
+            const char *name = end + 1;
+            bool is_lent = strncmp(name, EK_INHERITED_LENT, N_LENT) == 0;
+            name += is_lent ? N_LENT : 0;
+            add(in, fd, name, n - (size_t)(name - line), is_lent);
+        }
         line += n + (line[n] == '\n');
     }
     if (ready)
@@ -48,7 +56,7 @@ static void read_systemd(struct ek_inherited *in)
     for (int fd = 3; fd < 3 + n && fd < 3 + EK_INHERITED_MAX; fd++) {
         char name[128];
         if (ek_address_of(name, fd) == 0)
-            add(in, fd, name, strlen(name));
+            add(in, fd, name, strlen(name), true);
     }
 }
 
@@ -74,13 +82,14 @@ static bool is_bound_so(const char *bound, const char *listen)
            (strncmp(bound, "[::]:", 5) == 0 || strncmp(bound, "0.0.0.0:", 8) == 0);
 }
 
-const char *ek_inherited_find(struct ek_inherited *in, char out[16], const char *listen)
+const char *ek_inherited_find(struct ek_inherited *in, char out[EK_INHERITED_AT],
+                              const char *listen)
 {
     for (size_t i = 0; in && i < in->n; i++) {
         struct ek_inherited_socket *s = &in->sockets[i];
         if (s->fd < 0 || !is_bound_so(s->listen, listen))
             continue;
-        snprintf(out, 16, "fd@%d", s->fd);
+        snprintf(out, EK_INHERITED_AT, "fd@%d%s", s->fd, s->is_lent ? "" : ",file");
         s->fd = -1;
         return out;
     }

@@ -1,9 +1,11 @@
 /* inherit.h - listening sockets that a process was started with: by a proxy that it is to
  * replace (upgrade.h), or by systemd's socket activation.
  *
- *   EVENKEEL_SOCKETS    a line each: "FD LISTEN", LISTEN as it was configured
+ *   EVENKEEL_SOCKETS    a line each: "FD LISTEN" or "FD lent LISTEN", LISTEN as it was
+ *                       configured; lent: its socket file is whoever's started us
  *   EVENKEEL_READY_FD   where the old proxy hears "ready", or why not
- *   LISTEN_PID, LISTEN_FDS   descriptors from 3 on; what they are bound to is their name
+ *   LISTEN_PID, LISTEN_FDS   descriptors from 3 on; what they are bound to is their name;
+ *                       lent
  */
 #ifndef EVENKEEL_ROUTE_INHERIT_H
 #define EVENKEEL_ROUTE_INHERIT_H
@@ -11,11 +13,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-enum { EK_INHERITED_MAX = 65, EK_INHERITED_NAME_MAX = 255 };
+enum { EK_INHERITED_MAX = 65, EK_INHERITED_NAME_MAX = 255, EK_INHERITED_AT = 24 };
+
+#define EK_INHERITED_LENT "lent "
 
 struct ek_inherited {
     struct ek_inherited_socket {
         int fd; /* -1: taken */
+        bool is_lent;
         char listen[EK_INHERITED_NAME_MAX + 1];
     } sockets[EK_INHERITED_MAX];
     size_t n;
@@ -25,9 +30,10 @@ struct ek_inherited {
 /* Takes them out of the environment, which is changed: before any thread starts. */
 void ek_inherited_read(struct ek_inherited *in);
 
-/* What to open for `listen`: "fd@N" of a socket that was inherited for it, which then is
- * the caller's, or `listen` itself. in: NULL is fine. */
-const char *ek_inherited_find(struct ek_inherited *in, char out[16],
+/* What to open for `listen`, as ek_address_listen takes it: "fd@N" or "fd@N,file" of a
+ * socket that was inherited for it, which then is the caller's, or `listen` itself.
+ * in: NULL is fine. */
+const char *ek_inherited_find(struct ek_inherited *in, char out[EK_INHERITED_AT],
                               const char *listen);
 
 /* Tells the old proxy: that this one is ready (why NULL), or why it will not be. What

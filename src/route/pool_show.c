@@ -37,8 +37,8 @@ static void read_backend(const struct ek_pool *pool, int32_t i, int64_t now_us,
         .cores = b->report.has & EK_LOAD_CORES ? b->report.cores : b->cores,
         .max_sessions = limit,
         .is_up = b->is_up && !b->said_down,
-        .is_draining = b->is_drained || b->said == EK_LOAD_SAYS_DRAIN ||
-                       b->said == EK_LOAD_SAYS_MAINT,
+        .is_draining = b->is_drained || b->is_removed ||
+                       b->said == EK_LOAD_SAYS_DRAIN || b->said == EK_LOAD_SAYS_MAINT,
         .is_ejected = b->is_ejected,
         .is_removed = b->is_removed,
         .has_report = is_in_force,

@@ -50,7 +50,8 @@ static void on_open_time(struct ek_relay *s)
         return;
     }
     if (now >= s->log_us) {
-        s->log_us = now + ek_relay_config(s)->log_interval_us;
+        int64_t each = ek_relay_config(s)->log_interval_us; /* a reload may change it */
+        s->log_us = each > 0 ? now + each : INT64_MAX;
         ek_relay_log_minute(s);
     }
     ek_relay_set_timer(s);

@@ -239,11 +239,6 @@ static void begin_backend(struct ek_route *r, const struct ek_upstream *u)
 
 static void commit_backends(struct ek_route *r, struct plan *p)
 {
-    for (size_t i = 0; i < r->router.n_upstreams; i++) {
-        struct ek_upstream *u = r->backends[i].upstream;
-        if (u && !p->stays[i] && r->backends[i].removed == 0 && !is_new(p, u))
-            ek_backends_remove(r, (int32_t)i, p->c->backend_drain_us);
-    }
     for (size_t k = 0; k < p->c->n_backends; k++) {
         struct ek_upstream *u = p->upstreams[k];
         if (p->fates[k] == CHANGED)
@@ -252,6 +247,12 @@ static void commit_backends(struct ek_route *r, struct plan *p)
             begin_backend(r, u);
         else if (u)
             ek_backends_refresh(r, u);
+    }
+    /* Last: at no moment is there nobody for a session that comes. */
+    for (size_t i = 0; i < r->router.n_upstreams; i++) {
+        struct ek_upstream *u = r->backends[i].upstream;
+        if (u && !p->stays[i] && r->backends[i].removed == 0 && !is_new(p, u))
+            ek_backends_remove(r, (int32_t)i, p->c->backend_drain_us);
     }
 }
 

@@ -68,6 +68,11 @@ static int copy_name(char **out, const char *text)
     return *out ? 0 : EK_ENOMEM;
 }
 
+static bool has_all(const struct ek_upstream *u)
+{
+    return u->n_addresses > 0 && (!u->config.agent || u->agent.n > 0);
+}
+
 /* The names of the backends in use; only_missing: of those without an address. */
 static int gather(struct ek_resolver *s, bool only_missing)
 {
@@ -77,7 +82,7 @@ static int gather(struct ek_resolver *s, bool only_missing)
         return EK_ENOMEM;
     for (size_t i = 0; i < r->router.n_upstreams; i++) {
         const struct ek_upstream *u = r->backends[i].upstream;
-        if (!u || r->backends[i].removed || (only_missing && u->n_addresses > 0))
+        if (!u || r->backends[i].removed || (only_missing && has_all(u)))
             continue;
         struct name *name = &s->names[s->n++];
         name->backend = (int32_t)i;

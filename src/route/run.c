@@ -120,7 +120,7 @@ static int open_fronts(struct ek_route *r, struct ek_err *err)
     for (size_t i = 0; i < c->n_listeners && !rc; i++) {
         const struct ek_route_listener *l = &c->listeners[i];
         struct ek_front *f;
-        char at[16];
+        char at[EK_INHERITED_AT];
         rc = ek_front_new(&f, l, NULL, ek_inherited_find(c->inherited, at, l->listen),
                           ++r->next_front_id, err);
         if (rc)
@@ -186,6 +186,12 @@ static void wake_all(struct ek_route *r)
         ek_loop_wake(r->router.reactors[i]->loop);
 }
 
+/* Socket files are another process's, or will be: one that is starting has them, too. */
+static bool keeps_paths(const struct ek_route *r)
+{
+    return r->is_handed_over || r->upgrade;
+}
+
 /* Once no thread watches the listeners any more, they are closed: the system refuses
  * new connections then. */
 static void maybe_close_fronts(struct ek_route *r)
@@ -196,7 +202,7 @@ static void maybe_close_fronts(struct ek_route *r)
     }
     for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
         if (r->fronts[i])
-            ek_front_shut(r->fronts[i], r->is_handed_over);
+            ek_front_shut(r->fronts[i], keeps_paths(r));
     }
 }
 
@@ -207,7 +213,7 @@ static void maybe_end(struct ek_route *r)
     if (is_late && open_sessions(r) > 0)
         ek_log(EK_LOG_WARN, "drain_timeout", "sessions=%lld",
                (long long)open_sessions(r));
-    if (is_late && r->n_stops == 1 && !ek_counter_get(&r->router.is_closing)) {
+    if (is_late && r->n_stops <= 1 && !ek_counter_get(&r->router.is_closing)) {
         ek_counter_set(&r->router.is_closing, 1);
         r->drain_until_us = ek_loop_now_us(r->loop) + close_us;
         wake_all(r);
@@ -229,10 +235,21 @@ static void on_tick(struct ek_timer *t)
     ek_backends_work(r);
     ek_resolver_work(r->resolver);
     ek_route_work_upgrade(r);
-    if (r->n_stops > 0) {
+    if (ek_counter_get(&r->router.is_draining)) {
         maybe_close_fronts(r);
         maybe_end(r);
     }
+}
+
+void ek_route_begin_drain(struct ek_route *r)
+{
+    int64_t limit = r->config->drain_us;
+    if (ek_counter_get(&r->router.is_draining))
+        return;
+    r->drain_until_us = limit > 0 ? ek_loop_now_us(r->loop) + limit : INT64_MAX;
+    ek_log(EK_LOG_INFO, "draining", "sessions=%lld", (long long)open_sessions(r));
+    ek_counter_set(&r->router.is_draining, 1);
+    wake_all(r);
 }
 
 static void on_stop(struct ek_watch *w, int events)
@@ -242,13 +259,7 @@ static void on_stop(struct ek_watch *w, int events)
     (void)events;
     if (read(w->fd, &n, sizeof n) < 0)
         return;
-    if (r->n_stops == 0) {
-        int64_t limit = r->config->drain_us;
-        r->drain_until_us = limit > 0 ? ek_loop_now_us(r->loop) + limit : INT64_MAX;
-        ek_log(EK_LOG_INFO, "draining", "sessions=%lld", (long long)open_sessions(r));
-        ek_counter_set(&r->router.is_draining, 1);
-        wake_all(r);
-    }
+    ek_route_begin_drain(r);
     r->n_stops += n > 1 ? 2 : 1;
 }
 
@@ -354,6 +365,8 @@ int ek_route_new(struct ek_route **out, const struct ek_route_config *c,
     if (!rc && c->admin)
         rc = ek_route_open_admin(r, err);
     if (rc) {
+        /* Then the proxy that was to be replaced goes on with its socket files. */
+        r->is_handed_over = c->inherited && c->inherited->ready_fd >= 0;
         ek_route_free(r);
         return rc;
     }
@@ -411,7 +424,7 @@ void ek_route_free(struct ek_route *r)
         ek_reactor_free(r->router.reactors[i]);
     for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
         if (r->fronts[i])
-            ek_front_shut(r->fronts[i], r->is_handed_over);
+            ek_front_shut(r->fronts[i], keeps_paths(r));
         ek_front_free(r->fronts[i]);
     }
     ek_grace_work(&r->router, true);

@@ -85,6 +85,9 @@ void ek_backends_ask_anew(struct ek_route *r);
  * ek_route_apply. */
 int ek_route_read_again(struct ek_route *r, struct ek_buf *out,
                         struct ek_err *err) EK_MUST_USE;
+/* run.c: no new connections; sessions may go on for config->drain_us. Again: nothing. */
+void ek_route_begin_drain(struct ek_route *r);
+
 /* upgrade.c: starts a new process, or logs why not; work reaps one that failed. */
 void ek_route_begin_upgrade(struct ek_route *r);
 void ek_route_work_upgrade(struct ek_route *r);

@@ -90,6 +90,8 @@ int ek_stream_accept(struct ek_streams *s, struct ek_sock *sock, struct ek_text 
         memcpy(c->client, client.p, client.n);
     ek_counter_add(&s->reactor->n_conns, 1);
     ek_counter_share(&s->reactor->router->n_connections, 1);
+    if (ek_reactor_is_draining(s->reactor))
+        ek_h2_drain(c->h2);
     return 0;
 }
 

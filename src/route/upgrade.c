@@ -76,7 +76,7 @@ static void on_said(struct ek_watch *w, int events)
         ek_http_server_keep_path(r->admin);
     ek_http_server_free(r->admin);
     r->admin = NULL;
-    ek_route_stop(r);
+    ek_route_begin_drain(r); /* no stop of somebody's: one of those may still come */
 }
 
 static void on_late(struct ek_timer *t)
@@ -93,13 +93,21 @@ static bool is_ours(const char *word)
            strncmp(word, "LISTEN_", 7) == 0;
 }
 
+/* A socket file that is whoever's started this one. */
+static bool is_lent(const struct ek_front *f)
+{
+    return strncmp(f->listen, "unix:", 5) == 0 && !f->unix_path;
+}
+
 /* "FD LISTEN" a line. */
 static int name_sockets(struct ek_buf *out, const struct ek_route *r)
 {
     int rc = ek_buf_add_str(out, "EVENKEEL_SOCKETS=");
     for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS && !rc; i++) {
-        if (r->fronts[i])
-            rc = ek_buf_addf(out, "%d %s\n", r->fronts[i]->fd, r->fronts[i]->listen);
+        const struct ek_front *f = r->fronts[i];
+        if (f)
+            rc = ek_buf_addf(out, "%d %s%s\n", f->fd,
+                             is_lent(f) ? EK_INHERITED_LENT : "", f->listen);
     }
     if (!rc && r->admin)
         rc = ek_buf_addf(out, "%d %s\n", ek_http_server_fd(r->admin), r->config->admin);

@@ -170,6 +170,45 @@ class Backends(Case):
         self.assertFalse(k.backends()["b"]["up"])
 
 
+    def test_all_may_be_replaced_at_once_and_nobody_is_refused(self):
+        halves = [[(f"{half}{i}", self.backend(echo_http("x")), "") for i in range(3)]
+                  for half in "ab"]
+        k = self.keel(config(halves[0]))
+        stop, bad = threading.Event(), []
+
+        def ask():
+            while not stop.is_set():
+                c = k.connect()
+                status = c.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n").head()[0]
+                c.close()
+                if status != 200:
+                    bad.append(status)
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for t in threads:
+            t.start()
+        for turn in range(12):
+            k.write(config(halves[(turn + 1) % 2]))
+            k.post("/reload")
+        stop.set()
+        for t in threads:
+            t.join()
+        self.assertEqual(bad, [])
+
+    def test_records_of_long_sessions_can_be_ended(self):
+        a = self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")], "log_interval: 100ms"))
+        c = self.open(k)
+        self.assertTrue(wait_for(lambda: k.records("session_open")))
+        k.write(config([("a", a, "")], "log_interval: 0s"))
+        k.post("/reload")
+        time.sleep(0.5)
+        n = len(k.records("session_open"))
+        self.assertLess(n, 50)
+        time.sleep(0.5)
+        self.assertEqual(len(k.records("session_open")), n)
+        self.echo(c)
+
+
 class Errors(Case):
     def test_an_error_changes_nothing_and_is_said_with_its_place(self):
         a = self.backend(echo_tunnel)
@@ -408,6 +447,39 @@ class Upgrades(Case):
         self.assertTrue(wait_for(lambda: len(k.records("upgrade_failed")) == 2, 60))
         self.assertIn("/nowhere/key", k.records("upgrade_failed")[1]["why"])
         self.echo(self.open(k))
+
+    def test_a_stop_that_comes_with_an_upgrade_ends_no_session(self):
+        a = self.backend(echo_tunnel)
+        k = Keel(config([("a", a, "")]))
+        self.addCleanup(k.log.close)
+        old = self.open(k)
+        self.upgraded(k)
+        k.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        self.echo(old)
+        self.assertEqual(k.records("drain_timeout"), [])
+        old.close()
+        self.assertEqual(k.process.wait(timeout=30), 0)
+        k.process.stdout.close()
+
+    def test_a_socket_file_stays_when_the_new_process_fails(self):
+        a = self.backend(echo_tunnel)
+        with tempfile.TemporaryDirectory() as folder, socket.socket() as taken:
+            path = f"{folder}/s"
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            text = config([("a", a, "")]).replace(
+                "listeners:\n", "listeners:\n  - listen: 127.0.0.1:0\n"
+                f"  - listen: 'unix:{path}'\n")
+            k = self.keel(text)
+            k.write(text.replace("admin: 127.0.0.1:0",
+                                 f"admin: 127.0.0.1:{taken.getsockname()[1]}"))
+            k.process.send_signal(signal.SIGUSR2)
+            self.assertTrue(wait_for(lambda: k.records("upgrade_failed"), 60))
+            with socket.socket(socket.AF_UNIX) as s:
+                s.settimeout(20)
+                s.connect(path)
+                self.assertEqual(Client(sock=s).upgrade()[0], 101)
 
     def test_a_socket_file_stays_through_an_upgrade(self):
         a = self.backend(echo_tunnel)

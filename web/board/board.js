@@ -11,7 +11,7 @@ const WHY = {
     resumed: "where it was before", full: "every backend is full",
     none_up: "no backend is up",
 };
-const history = new Map();   // name -> [{sessions, capacity}]
+const history = new Map();   // name and address -> [{sessions, capacity}]
 
 const $ = id => document.getElementById(id);
 const number = (v, digits = 0) => v == null ? "–"
@@ -67,10 +67,11 @@ function loadOf(b) {
 }
 
 function remember(b, load) {
-    const kept = history.get(b.name) ?? [];
+    const key = b.name + " " + b.address;
+    const kept = history.get(key) ?? [];
     kept.push({sessions: load.taken + load.pending, capacity: load.capacity});
     if (kept.length > KEPT) kept.shift();
-    history.set(b.name, kept);
+    history.set(key, kept);
     return kept;
 }
 
