@@ -235,7 +235,6 @@ static int validate(struct ek_train *t, struct ek_err *err)
     } else {
         p->evals_since_best++;
     }
-    t->last_eval_step = p->steps;
     return rc ? rc : ek_train_log_valid(t, &e, is_best, err);
 }
 
@@ -287,9 +286,10 @@ static int advance(struct ek_train *t, struct ek_err *err)
     return settle(t, false, err);
 }
 
-/* The best parameters on both parts; the test for the first and last time. A validation
- * that only the end asks for comes behind the checkpoint: a run that goes on from there
- * has not seen it, as one that never ended. */
+/* The best parameters on both parts; the test for the first and last time. The end asks
+ * for a validation of its own only where none was due before, and behind the checkpoint:
+ * a run that goes on from there has not seen it, as one that never ended, and finds a
+ * best that it would have found. */
 static int finish(struct ek_train *t, struct ek_err *err)
 {
     char folder[EK_TRAIN_PATH];
@@ -299,8 +299,7 @@ static int finish(struct ek_train *t, struct ek_err *err)
         rc = ek_train_log_steps(t, err);
     if (!rc)
         rc = save(t, "last", true, err);
-    if (!rc && (isnan(t->progress.best) || t->last_eval_step != t->progress.steps) &&
-        !t->is_stopped_early)
+    if (!rc && isnan(t->progress.best))
         rc = validate(t, err);
     if (!rc)
         rc = ek_checkpoint_load(folder_of(folder, t, "best"), &best, err);

@@ -68,7 +68,7 @@ struct ek_train {
     int64_t n_micro_done;                   /* micro-batches that the graph has timed */
     struct ek_evaluation valid, test;       /* of the best step, behind the end */
     bool has_test;
-    int64_t last_eval_step; /* -1: none in this process */
+    int64_t last_eval_step; /* of what a resume goes on from, -1: none was due there */
     bool is_stopped_early;
 };
 

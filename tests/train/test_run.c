@@ -191,6 +191,37 @@ static void a_validation_that_only_the_end_asks_for_costs_no_patience(void **sta
     }
 }
 
+/* The best on disk, too: an end between two evaluations that are due leaves it alone. */
+static void
+a_run_that_ended_and_goes_on_has_the_best_of_one_that_never_did(void **state)
+{
+    static const char form[] = "train: {batch: 30, max_steps: %d, lr: 0.02}\n"
+                               "eval: {every: 8, unit: steps, patience: 9}\n";
+    static const int ends[] = {5, 11, 21};
+    (void)state;
+    struct kit k;
+    char text[160], name[16];
+    snprintf(text, sizeof text, form, 30);
+    kit_open(&k, "unbroken", text);
+    expect_run(&k, 0);
+    kit_close(&k);
+    for (int i = 0; i < 3; i++) {
+        snprintf(name, sizeof name, "best%d", ends[i]);
+        for (int turn = 0; turn < 2; turn++) {
+            snprintf(text, sizeof text, form, turn ? 30 : ends[i]);
+            kit_open(&k, name, text);
+            if (turn)
+                assert_int_equal(ek_train_resume(k.t, &k.err), 0);
+            expect_run(&k, 0);
+            int64_t at = k.t->progress.best_step;
+            assert_true(turn || ends[i] < 8 ? at > 0 : at % 8 == 0);
+            kit_close(&k);
+        }
+        assert_same_file("unbroken", name, "checkpoints/last/model.safetensors");
+        assert_same_file("unbroken", name, "checkpoints/best/model.safetensors");
+    }
+}
+
 static void a_resume_of_another_run_is_refused(void **state)
 {
     (void)state;
@@ -411,6 +442,8 @@ int main(void)
         cmocka_unit_test(the_log_has_each_step_once_after_a_resume),
         cmocka_unit_test(a_resume_of_a_run_at_its_end_costs_no_patience),
         cmocka_unit_test(a_validation_that_only_the_end_asks_for_costs_no_patience),
+        cmocka_unit_test(
+            a_run_that_ended_and_goes_on_has_the_best_of_one_that_never_did),
         cmocka_unit_test(a_resume_of_another_run_is_refused),
         cmocka_unit_test(a_loss_that_is_not_finite_stops_and_names_the_sample),
         cmocka_unit_test(a_run_that_blows_up_keeps_its_last_checkpoint),
