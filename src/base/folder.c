@@ -24,9 +24,7 @@ static bool is_dot(const char *name)
     return !strcmp(name, ".") || !strcmp(name, "..");
 }
 
-/* Removes the plain files of a folder and the folder itself; others stay, and no link
- * is followed. */
-static void remove_flat(const char *path)
+void ek_folder_remove(const char *path)
 {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *d = fd < 0 ? NULL : fdopendir(fd);
@@ -121,7 +119,7 @@ static void sweep(const char *path)
         if (!is_left(e->d_name, path + start, n - start))
             continue;
         snprintf(left, sizeof left, "%s/%s", parent, e->d_name);
-        remove_flat(left);
+        ek_folder_remove(left);
     }
     if (d)
         closedir(d);
@@ -137,7 +135,7 @@ int ek_folder_out_begin(struct ek_folder_out *f, const char *path, struct ek_err
         f->aside[0] = 0;
         return ek_err_set(err, EK_ELIMIT, "%s: path is too long", path);
     }
-    remove_flat(f->aside); /* of a dead one with the same number */
+    ek_folder_remove(f->aside); /* of a dead one with the same number */
     sweep(path);
     if (mkdir(f->aside, 0755)) {
         int code = errno;
@@ -176,7 +174,7 @@ static int replace_by_two(struct ek_folder_out *f)
 {
     char replaced[4096];
     find_replaced(replaced, f->path);
-    remove_flat(replaced); /* of a writer killed before it did: PATH is there */
+    ek_folder_remove(replaced); /* of a writer killed before it did: PATH is there */
     if (rename(f->path, replaced))
         return errno;
     if (!rename(f->aside, f->path))
@@ -193,7 +191,7 @@ static int replace(struct ek_folder_out *f)
 {
     if (!renameat2(AT_FDCWD, f->aside, AT_FDCWD, f->path, RENAME_EXCHANGE)) {
         int code = flush_parent(f->path);
-        remove_flat(f->aside);
+        ek_folder_remove(f->aside);
         return code;
     }
     if (!lacks_flags(errno))
@@ -233,7 +231,7 @@ int ek_folder_out_end(struct ek_folder_out *f, bool replaces, const char *marker
         return set_errno(err, f->path, code);
     }
     find_replaced(replaced, f->path);
-    remove_flat(replaced);
+    ek_folder_remove(replaced);
     f->aside[0] = 0;
     return 0;
 }
@@ -242,7 +240,7 @@ void ek_folder_out_cancel(struct ek_folder_out *f)
 {
     if (!f->aside[0])
         return;
-    remove_flat(f->aside);
+    ek_folder_remove(f->aside);
     f->aside[0] = 0;
 }
 

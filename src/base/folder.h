@@ -37,6 +37,10 @@ int ek_folder_out_end(struct ek_folder_out *f, bool replaces, const char *marker
 /* Removes what was made. Any number of times. */
 void ek_folder_out_cancel(struct ek_folder_out *f);
 
+/* Removes the plain files of a folder and the folder itself; others stay, no link is
+ * followed, and nothing happens where there is none. */
+void ek_folder_remove(const char *path);
+
 /* Whether a folder at `path` could be replaced, as above; EK_ENOENT nothing is there. */
 int ek_folder_check(const char *path, const char *marker,
                     struct ek_err *err) EK_MUST_USE;

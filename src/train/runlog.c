@@ -8,6 +8,7 @@
  * A resumed run drops the lines behind the checkpoint it goes on from, and those that
  * only an end asked for, and appends. */
 #include "base/file.h"
+#include "base/folder.h"
 #include "base/json.h"
 #include "train/run_int.h"
 
@@ -112,6 +113,12 @@ int ek_train_log_open(struct ek_train *t, struct ek_err *err)
     t->log = fopen(path, t->is_resumed ? "ae" : "we");
     if (!t->log)
         return ek_err_set(err, EK_EIO, "%s: %s", path, strerror(errno));
+    for (int i = 0; i < 2 && !t->is_resumed;
+         i++) { /* those of the run before are over */
+        snprintf(path, sizeof path, "%.4000s/checkpoints/%s", t->c->run.dir,
+                 i ? "best" : "last");
+        ek_folder_remove(path);
+    }
     snprintf(path, sizeof path, "%.4000s/tensorboard", t->c->run.dir);
     return ek_scalars_open(&t->scalars, path, t->progress.steps, err);
 }

@@ -3,6 +3,7 @@
 #include "trainkit.h"
 
 #include <math.h>
+#include <unistd.h>
 
 static void read_file(struct ek_buf *out, const char *run, const char *name)
 {
@@ -219,6 +220,30 @@ a_run_that_ended_and_goes_on_has_the_best_of_one_that_never_did(void **state)
         }
         assert_same_file("unbroken", name, "checkpoints/last/model.safetensors");
         assert_same_file("unbroken", name, "checkpoints/best/model.safetensors");
+    }
+}
+
+static void a_run_that_begins_anew_has_nothing_of_the_one_before(void **state)
+{
+    static const char text[] = "train: {batch: 30, max_steps: 4}\n";
+    static const char *const names[] = {"last", "best"};
+    (void)state;
+    struct kit k;
+    char path[256];
+    kit_open(&k, "anew", text);
+    expect_run(&k, 0);
+    kit_close(&k);
+    for (int turn = 0; turn < 2; turn++) {
+        for (int i = 0; i < 2; i++) {
+            snprintf(path, sizeof path, "%s/anew/checkpoints/%s", kit_folder, names[i]);
+            assert_int_equal(access(path, F_OK), turn ? -1 : 0);
+        }
+        if (turn)
+            break;
+        kit_open(&k, "anew", text);
+        assert_int_equal(ek_train_log_open(k.t, &k.err), 0);
+        assert_int_equal(ek_train_log_close(k.t, &k.err), 0);
+        kit_close(&k);
     }
 }
 
@@ -444,6 +469,7 @@ int main(void)
         cmocka_unit_test(a_validation_that_only_the_end_asks_for_costs_no_patience),
         cmocka_unit_test(
             a_run_that_ended_and_goes_on_has_the_best_of_one_that_never_did),
+        cmocka_unit_test(a_run_that_begins_anew_has_nothing_of_the_one_before),
         cmocka_unit_test(a_resume_of_another_run_is_refused),
         cmocka_unit_test(a_loss_that_is_not_finite_stops_and_names_the_sample),
         cmocka_unit_test(a_run_that_blows_up_keeps_its_last_checkpoint),
