@@ -193,6 +193,7 @@ static void read_values(struct ek_route_config *c, const struct ek_route_setting
     c->report_interval_us = set->report_interval * 1000;
     c->health_interval_us = set->health_interval * 1000;
     c->log_interval_us = set->log_interval * 1000;
+    c->log_level = (enum ek_log_level)set->log_level;
     c->logs_sessions = set->log_sessions;
     c->trusts_forwarded = set->trust_forwarded;
 }

@@ -311,11 +311,6 @@ static const struct ek_opt_verb table = {
 
 /* Running -------------------------------------------------------------------------- */
 
-static void set_log(const struct ek_route_settings *set)
-{
-    ek_log_setup((enum ek_log_level)set->log_level, EK_LOG_AUTO);
-}
-
 /* A name that nobody knows now may be known when the proxy starts: no error. */
 static void warn_of_names(const struct ek_route_config *c)
 {
@@ -338,11 +333,7 @@ static int read_again(struct ek_route_config *c, int argc, char **argv,
     struct ek_route_settings set = {0};
     struct ek_opt_args args;
     int rc = ek_opt_parse(&table, &set, &args, argc, argv, arena, err);
-    if (!rc)
-        rc = ek_route_settings_read(c, &set, arena, err);
-    if (!rc)
-        set_log(&set);
-    return rc;
+    return rc ? rc : ek_route_settings_read(c, &set, arena, err);
 }
 
 static int run(int argc, char **argv)
@@ -357,7 +348,7 @@ static int run(int argc, char **argv)
     ek_inherited_read(&inherited);
     ek_arena_init(&arena, EK_ROUTE_ARENA_BYTES);
     if (ek_verb_options(&ek_verb_route, &set, &args, argc, argv, &arena, &code)) {
-        set_log(&set);
+        ek_log_setup((enum ek_log_level)set.log_level, EK_LOG_AUTO);
         int rc = ek_route_settings_read(&c, &set, &arena, &err);
         c.inherited = &inherited;
         if (!rc && set.check)

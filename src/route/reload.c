@@ -272,6 +272,7 @@ static void commit_config(struct ek_route *r, struct plan *p)
     r->config = p->c;
     ek_shared_ptr_set(&r->router.config, ek_route_share(p->c));
     ek_pool_set_options(r->router.pool, &p->c->pool);
+    ek_log_setup(p->c->log_level, EK_LOG_AUTO);
     ek_grace_put(&r->router, &p->held->graced, free_held);
     p->held = NULL;
     if (asks_anew)

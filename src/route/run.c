@@ -40,6 +40,7 @@ void ek_route_config_default(struct ek_route_config *c)
         .resolve_interval_us = 30000000,
         .ping_timeout_us = 20000000,
         .pool_connections = 32,
+        .log_level = EK_LOG_INFO,
         .logs_sessions = true,
         .via = "1.1 evenkeel",
     };

@@ -9,6 +9,7 @@
 
 #include "base/buf.h"
 #include "base/err.h"
+#include "base/log.h"
 #include "route/pool.h"
 
 #include <stdbool.h>
@@ -99,12 +100,13 @@ struct ek_route_config {
     int64_t
         backend_drain_us; /* longest wait for the sessions of a backend that was removed;
                                     0: until all have ended */
-    int64_t report_interval_us;     /* between two polls of a backend; 1 s */
-    int64_t health_interval_us;     /* between two health checks; 2 s */
-    int64_t log_interval_us;        /* between two records of a long session; 60 s */
-    int32_t pool_connections;       /* idle ones kept to a backend a thread; 32 */
-    bool logs_sessions;             /* start, minute and end records; true */
-    bool trusts_forwarded;          /* keep X-Forwarded-For and -Proto of the client and
+    int64_t report_interval_us;  /* between two polls of a backend; 1 s */
+    int64_t health_interval_us;  /* between two health checks; 2 s */
+    int64_t log_interval_us;     /* between two records of a long session; 60 s */
+    int32_t pool_connections;    /* idle ones kept to a backend a thread; 32 */
+    enum ek_log_level log_level; /* set by a reload; at the start it is the caller's */
+    bool logs_sessions;          /* start, minute and end records; true */
+    bool trusts_forwarded;       /* keep X-Forwarded-For and -Proto of the client and
                                    append; false: replace */
     struct ek_inherited *inherited; /* sockets to begin with (inherit.h); NULL: none */
     const char *via;                /* pseudonym in Via; NULL: none; "evenkeel" */

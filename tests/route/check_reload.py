@@ -237,6 +237,19 @@ class Errors(Case):
         self.assertTrue(wait_for(lambda: k.records("reloaded")))
         self.echo(client)
 
+    def test_what_is_refused_leaves_the_level_of_the_log(self):
+        a = self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")]))
+        k.write(config([("a", a, "")], "log_level: error\nthreads: 2"))
+        self.refused(k)
+        self.open(k)
+        self.assertTrue(wait_for(lambda: k.records("session_start")))
+        k.write(config([("a", a, "")], "log_level: error"))
+        k.post("/reload")
+        n = len(k.records("session_start"))
+        self.echo(self.open(k))
+        self.assertEqual(len(k.records("session_start")), n)
+
     def test_a_sighup_that_is_refused_says_why_in_the_log(self):
         a = self.backend(echo_tunnel)
         k = self.keel(config([("a", a, "")]))
