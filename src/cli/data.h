@@ -10,7 +10,7 @@
 int ek_data_add_counts(struct ek_buf *out, const struct ek_events *e,
                        bool is_json) EK_MUST_USE;
 
-/* Lengths and popularity as a drawing. */
+/* Lengths, popularity and the waste of padding as a drawing. */
 int ek_data_svg(struct ek_buf *out, const struct ek_events *e,
                 const struct ek_stats *s) EK_MUST_USE;
 

@@ -1,4 +1,5 @@
-/* data_svg.c - two panels over logarithmic axes: users by length, items by rank. */
+/* data_svg.c - three panels: users by length and items by rank, over logarithmic axes,
+ * and what padded batches would waste. */
 #include "base/svg.h"
 #include "cli/data.h"
 
@@ -75,21 +76,75 @@ static int add_popularity(struct ek_buf *b, const struct ek_stats *s, double top
     return rc ? rc : ek_buf_add_str(b, "\"/>\n");
 }
 
+/* The axis of shares, 0 to 1, and what the two kinds of bars are. */
+static int add_shares(struct ek_buf *b, const struct ek_stats *s, double top)
+{
+    char title[100] = "Share of a padded batch that is wasted";
+    if (s->max_length)
+        snprintf(title, sizeof title,
+                 "Share of a padded batch that is wasted, lengths cut to %lld",
+                 (long long)s->max_length);
+    int rc = ek_svg_text(b, LEFT, top + 22.0, " class=\"head\"", title);
+    for (int i = 0; i <= 2 && !rc; i++) {
+        static const char *const labels[] = {"0", "50 %", "100 %"};
+        double y = top + BOTTOM - (BOTTOM - TOP) * i / 2.0;
+        rc = ek_svg_line(b, i ? "grid" : "axis", LEFT, y, RIGHT, y);
+        if (!rc)
+            rc = ek_svg_text(b, LEFT - 6.0, y + 4.0, " text-anchor=\"end\"", labels[i]);
+    }
+    if (!rc)
+        rc = ek_svg_text(b, RIGHT - 150.0, top + 22.0,
+                         " class=\"f0\" text-anchor=\"end\"", "shuffled");
+    return rc ? rc
+              : ek_svg_text(b, RIGHT, top + 22.0, " class=\"f1\" text-anchor=\"end\"",
+                            "by length");
+}
+
+static int add_share(struct ek_buf *b, int kind, double x, double width, double top,
+                     double share)
+{
+    double high = fmax((BOTTOM - TOP) * share, 1.0);
+    return ek_buf_addf(b,
+                       "<rect class=\"f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
+                       "height=\"%.1f\"><title>%.1f %%</title></rect>\n",
+                       kind, x, top + BOTTOM - high, width, high, 100.0 * share);
+}
+
+static int add_waste(struct ek_buf *b, const struct ek_stats *s, double top)
+{
+    double step = (RIGHT - LEFT) / EK_STATS_BATCHES, bar = step / 4.0;
+    int rc = add_shares(b, s, top);
+    for (int i = 0; i < EK_STATS_BATCHES && !rc; i++) {
+        double middle = LEFT + step * (i + 0.5);
+        char label[48];
+        snprintf(label, sizeof label, "%lld users", (long long)s->batch[i]);
+        rc = add_share(b, 0, middle - bar, bar - 1.0, top, s->waste_shuffled[i]);
+        if (!rc)
+            rc = add_share(b, 1, middle + 1.0, bar - 1.0, top, s->waste_bucketed[i]);
+        if (!rc)
+            rc = ek_svg_text(b, middle, top + BOTTOM + 16.0, " text-anchor=\"middle\"",
+                             label);
+    }
+    return rc;
+}
+
 int ek_data_svg(struct ek_buf *out, const struct ek_events *e, const struct ek_stats *s)
 {
-    double high = HEAD + 2.0 * PANEL;
+    double high = HEAD + 3.0 * PANEL;
     char line[200];
     snprintf(
         line, sizeof line,
         "%lld users, %lld items, %lld events; lengths: mean %.1f, p50 %lld, p99 %lld",
         (long long)e->n_users, (long long)e->n_items, (long long)e->n, s->mean,
         (long long)s->p50, (long long)s->p99);
-    int rc = ek_svg_begin(out, WIDTH, high, "Lengths and popularity");
+    int rc = ek_svg_begin(out, WIDTH, high, "Lengths, popularity and padding");
     if (!rc)
         rc = ek_svg_text(out, LEFT, 30.0, "", line);
     if (!rc)
         rc = add_lengths(out, s, HEAD);
     if (!rc)
         rc = add_popularity(out, s, HEAD + PANEL);
+    if (!rc)
+        rc = add_waste(out, s, HEAD + 2.0 * PANEL);
     return rc ? rc : ek_svg_end(out);
 }

@@ -56,7 +56,7 @@ static const struct ek_opt opts[] = {
      .type = EK_OPT_STR,
      .offset = AT(svg),
      .value = "FILE",
-     .help = "draw lengths and popularity into FILE"},
+     .help = "draw lengths, popularity and waste into FILE"},
     EK_VERB_JSON(AT(json)),
     {0},
 };

@@ -52,14 +52,24 @@ class Data(unittest.TestCase):
                 self.assertEqual(self.counts(stats), counts)
                 self.assertEqual(stats["split"]["test"], counts[0])
 
-    def test_gzip_and_plain_text_give_the_same_pack(self):
-        text = "1 5 6 5\n2 6 7\n"
-        self.json("pack", self.put("a.txt", text), self.path("a.pack"))
-        self.json("pack", self.put("a.txt.gz", gzip.compress(text.encode())),
-                  self.path("b.pack"))
-        a, b = (self.json("stats", self.path(p + ".pack")) for p in "ab")
-        del a["source"], b["source"]
-        self.assertEqual(a, b)
+    def test_gzip_and_plain_text_give_the_same_pack_in_every_format(self):
+        table = "user_id{t}{s}item_id{t}{s}timestamp{f}\n1{s}5{s}3\n2{s}6{s}1\n1{s}6{s}2\n"
+        for name, text in (("a.txt", "1 5 6 5\n2 6 7\n"),
+                           ("a.csv", table.format(s=",", t="", f="")),
+                           ("a.tsv", table.format(s="\t", t="", f="")),
+                           ("a.inter", table.format(s="\t", t=":token", f=":float"))):
+            whole = gzip.compress(text.encode())
+            self.json("pack", self.put(name, text), self.path("a.pack"))
+            self.json("pack", self.put(name + ".gz", whole), self.path("b.pack"))
+            a, b = (self.json("stats", self.path(p + ".pack")) for p in "ab")
+            del a["source"], b["source"]
+            self.assertEqual(a, b)
+            for n in (len(whole) - 1, len(whole) - 8, len(whole) // 2, 12):
+                said = self.refused("pack", self.put(name + ".gz", whole[:n]),
+                                    self.path("c.pack"))
+                self.assertIn(f"{name}.gz:", said)
+                self.assertIn("gzip data is cut off", said)
+                self.assertFalse(os.path.exists(self.path("c.pack")))
 
     def test_columns_are_mapped_and_ties_told(self):
         log = self.put("log.csv", "who,sku,at,price,land\nann,a,5,1,de\nann,b,3,2,de\n"
@@ -116,11 +126,21 @@ class Data(unittest.TestCase):
         self.assertGreater(made["click_rate"], 0.2)
         self.assertLess(made["click_bayes_entropy"], 0.95 * made["click_entropy"])
 
-    def test_the_drawing_is_xml(self):
+    def test_the_drawing_has_lengths_popularity_and_the_waste_of_padding(self):
         import xml.dom.minidom
         self.json("synth", self.path("a"), "--users", "50")
-        self.json("stats", self.path("a"), "--svg", self.path("a.svg"))
-        xml.dom.minidom.parse(self.path("a.svg"))
+        stats = self.json("stats", self.path("a"), "--max-length", 20, "--svg",
+                          self.path("a.svg"))
+        drawn = xml.dom.minidom.parse(self.path("a.svg"))
+        texts = [t.firstChild.data for t in drawn.getElementsByTagName("text")]
+        for head in ("Users by number of events", "Events of an item by its rank",
+                     "Share of a padded batch that is wasted, lengths cut to 20"):
+            self.assertIn(head, texts)
+        bars = [t.firstChild.data for t in drawn.getElementsByTagName("title")]
+        for batch in stats["padding"]:
+            self.assertIn(f"{batch['batch']} users", texts)
+            for kind in ("waste", "waste_bucketed"):
+                self.assertIn(f"{100 * batch[kind]:.1f} %", bars)
 
 
 if __name__ == "__main__":
