@@ -49,6 +49,7 @@ class Export(unittest.TestCase):
             assert done.returncode == 0, done.stderr
         script = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.S).group(1)
         pathlib.Path(cls.path("recommend.py")).write_text(script)
+        cls.script = script
 
     @classmethod
     def path(cls, name):
@@ -62,6 +63,9 @@ class Export(unittest.TestCase):
         done = keelkit.keel("export", self.path(run), "--out", self.path(out), "--json", *args)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return json.loads(done.stdout)
+
+    def test_the_guides_script_has_20_lines(self):
+        self.assertLessEqual(len(self.script.splitlines()), 20)
 
     def test_the_guides_script_recommends_as_keel_does(self):
         for run in ("dot", "cosine"):
