@@ -360,6 +360,47 @@ static void a_bias_by_time_without_times_binds_nothing(void **state)
     rk_close(&k);
 }
 
+/* Bytes of a training step's arena for one sequence of L rows. */
+static double arena_of(struct ek_rec_config c, int64_t L)
+{
+    struct ek_team *team = NULL;
+    struct ek_params *params = NULL;
+    struct ek_rec *m = NULL;
+    struct ek_err err = EK_ERR_INIT;
+    const struct ek_rec_shape shape = {
+        .n_items = N_ITEMS, .max_sequences = 1, .max_rows = L};
+    c.max_length = L;
+    assert_int_equal(ek_team_new(&team, 1, false, &err), 0);
+    assert_int_equal(ek_params_new(&params, 5, &err), 0);
+    const struct ek_graph_options o = {
+        .team = team, .isa = ek_isa_best(), .is_training = true};
+    if (ek_rec_new(&m, params, &c, &shape, &o, &err))
+        fail_msg("%s", err.text);
+    double bytes = (double)ek_graph_arena_bytes(ek_rec_graph(m));
+    ek_rec_free(m);
+    ek_params_free(params);
+    ek_team_free(team);
+    return bytes;
+}
+
+/* No L x L scores anywhere: twice the rows are twice the memory. One block of scores of
+ * the longest would be 256 MiB here. */
+static void memory_grows_with_rows_and_not_with_their_square(void **state)
+{
+    (void)state;
+    for (int v = 0; v <= VARIANTS; v++) {
+        struct ek_rec_config c = variant(v < VARIANTS ? v : 0);
+        if (v == VARIANTS) {
+            c.kind = EK_REC_GEM;
+            c.seeds = c.experts = 2;
+            c.rank = 3;
+        }
+        double a = arena_of(c, 2048), b = arena_of(c, 4096), d = arena_of(c, 8192);
+        if (d - b > 2.1 * (b - a) || d > 64e6)
+            fail_msg("variant %d: %g, %g, %g bytes", v, a, b, d);
+    }
+}
+
 static void a_model_survives_any_failed_allocation(void **state)
 {
     (void)state;
@@ -393,6 +434,7 @@ int main(void)
         cmocka_unit_test(a_bad_configuration_is_refused_in_words),
         cmocka_unit_test(a_batch_out_of_range_binds_nothing),
         cmocka_unit_test(a_bias_by_time_without_times_binds_nothing),
+        cmocka_unit_test(memory_grows_with_rows_and_not_with_their_square),
         cmocka_unit_test(a_model_survives_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
