@@ -1,7 +1,9 @@
 #include "cli/progress.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +12,7 @@
 
 #define TERMINAL_INTERVAL_US 100000
 #define LOG_INTERVAL_US      5000000
+#define LINE_BYTES           4096
 
 /* A signal handler can reach nothing else. */
 static volatile sig_atomic_t was_interrupted;
@@ -25,10 +28,9 @@ void ek_progress_begin(struct ek_progress *p, const char *what, bool is_bytes)
 }
 
 static void show_line(struct ek_progress *p, int64_t done, int64_t total,
-                      const char *note, double seconds)
+                      const char *note, double rate)
 {
     char a[32], b[32], c[32];
-    double rate = seconds > 0 ? (double)done / seconds : 0;
     double left = rate > 0 ? (double)(total - done) / rate : 0;
     if (p->is_bytes)
         fprintf(stderr, "\r\033[K%s: %s of %s, %s/s, %.0f s left", p->what,
@@ -43,23 +45,37 @@ static void show_line(struct ek_progress *p, int64_t done, int64_t total,
     p->is_shown = true;
 }
 
+static void show_json(const struct ek_progress *p, int64_t done, int64_t total,
+                      const char *note, double rate, double seconds)
+{
+    struct ek_buf b;
+    ek_buf_init(&b, LINE_BYTES);
+    int rc = note ? ek_buf_add_str(&b, ",\"note\":") : 0;
+    if (!rc && note)
+        rc = ek_json_add_str(&b, note, strlen(note));
+    fprintf(stderr,
+            "{\"progress\":\"%s\",\"done\":%lld,\"total\":%lld,\"unit\":\"%s\","
+            "\"seconds\":%.1f,\"seconds_left\":%.0f%.*s}\n",
+            p->what, (long long)done, (long long)total, p->is_bytes ? "bytes" : "count",
+            seconds, rate > 0 ? (double)(total - done) / rate : 0.0,
+            rc ? 0 : (int)b.len, b.data ? b.data : "");
+    ek_buf_release(&b);
+}
+
 void ek_progress_show(struct ek_progress *p, int64_t done, int64_t total,
                       const char *note)
 {
     int64_t now = ek_clock_us();
     int64_t interval = p->is_terminal ? TERMINAL_INTERVAL_US : LOG_INTERVAL_US;
     double seconds = (double)(now - p->start_us) / 1e6;
+    double rate = seconds > 0 ? (double)(done - p->from) / seconds : 0;
     if (now - p->last_us < interval || total < 1)
         return;
     p->last_us = now;
     if (p->is_terminal)
-        show_line(p, done, total, note, seconds);
+        show_line(p, done, total, note, rate);
     else
-        fprintf(stderr,
-                "{\"progress\":\"%s\",\"done\":%lld,\"total\":%lld,\"unit\":\"%s\","
-                "\"seconds\":%.1f}\n",
-                p->what, (long long)done, (long long)total,
-                p->is_bytes ? "bytes" : "count", seconds);
+        show_json(p, done, total, note, rate, seconds);
 }
 
 void ek_progress_bytes(void *arg, int64_t done, int64_t total)

@@ -11,6 +11,7 @@ struct ek_progress {
     bool is_bytes;    /* done and total are bytes, else counts */
     bool is_terminal; /* standard error is one */
     bool is_shown;    /* a line stands on the terminal now */
+    int64_t from;     /* done before it began, for the rate; begin sets 0 */
     int64_t start_us;
     int64_t last_us; /* of the latest line; start_us before the first */
 };

@@ -120,6 +120,12 @@ static int add_text(struct ek_buf *b, const struct ek_trained *t, const char *pa
     return rc;
 }
 
+static bool should_stop(void *arg)
+{
+    (void)arg;
+    return ek_interrupt_seen();
+}
+
 static int evaluate(struct ek_buf *out, const char *folder, const struct settings *set,
                     bool *is_input, struct ek_err *err)
 {
@@ -135,6 +141,7 @@ static int evaluate(struct ek_buf *out, const char *folder, const struct setting
     if (rc)
         return rc;
     *is_input = false;
+    t.evaluate.should_stop = should_stop;
     rc = ek_evaluate_run(&t.evaluate, &e, err);
     if (!rc)
         rc = set->json ? add_json(out, &t, names[set->part], &e)

@@ -81,6 +81,7 @@ static void on_step(void *arg, const struct ek_train_status *s)
     char note[200], mfu[32] = "";
     if (!p->what) {
         ek_progress_begin(&p->progress, "training", false);
+        p->progress.from = s->step > 0 ? s->step - 1 : 0; /* a resume did not do them */
         p->what = "training";
     }
     if (s->mfu == s->mfu)
@@ -233,6 +234,29 @@ static bool check_settings(struct settings *set, const struct ek_opt_args *args,
     return false;
 }
 
+/* A key that the log shows to be wrong is told with its place, as others are. */
+static void name_place(struct ek_err *err, const struct ek_opt_args *args)
+{
+    char key[64], place[512];
+    size_t n = strcspn(err->text, ":");
+    if (n >= sizeof key)
+        return;
+    memcpy(key, err->text, n);
+    key[n] = 0;
+    ek_opt_place(place, &table, args, key);
+    if (!place[0])
+        return;
+    place[strlen(place) - 2] = 0; /* ": ", which comes again */
+    ek_err_prefix(err, "%s", place);
+}
+
+/* What another configuration would do away with; memory, threads and disks would not. */
+static bool is_asked_wrong(int status)
+{
+    return status == EK_EINVAL || status == EK_ELIMIT || status == EK_EUNSUP ||
+           status == EK_EFORMAT || status == EK_ENOENT;
+}
+
 static int run(int argc, char **argv)
 {
     struct settings set = {.check = false};
@@ -250,9 +274,10 @@ static int run(int argc, char **argv)
         ek_interrupt_catch_also(SIGTERM);
         signal(SIGXFSZ, SIG_IGN); /* a limit on files is an error with a line */
         if (run_all(&set, &out, &wrong, &err)) {
+            if (wrong == EK_EXIT_USAGE)
+                name_place(&err, &args);
             code = ek_verb_fail(&ek_verb_train, &err, wrong == EK_EXIT_INPUT);
-            bool is_ours = err.status == EK_ENOMEM || err.status == EK_ECANCELED;
-            if (wrong == EK_EXIT_USAGE && !is_ours)
+            if (wrong == EK_EXIT_USAGE && is_asked_wrong(err.status))
                 code = EK_EXIT_USAGE;
         }
     }

@@ -26,6 +26,13 @@
 
 #define EK_CHECKPOINT_FORMAT 1
 
+/* Sums over steps: of an interval of the log, or of a run. */
+struct ek_train_sums {
+    double loss; /* of the steps, to be divided by steps */
+    int64_t steps, sequences, tokens, flops;
+    double seconds; /* of training alone: neither evaluation nor checkpoints */
+};
+
 /* Where training stands: everything a bitwise resume needs beside the numbers. */
 struct ek_train_progress {
     int64_t epoch, step;       /* of the loader: the step that comes next */
@@ -35,7 +42,9 @@ struct ek_train_progress {
     double best; /* of the metric that early stopping watches; NAN: none */
     int64_t best_step;
     int64_t evals_since_best;
-    double seconds; /* of training, resumed parts together */
+    double seconds;   /* of training, resumed parts together */
+    int64_t eval_due; /* 1: stopped within a validation, with which a resume begins */
+    struct ek_train_sums interval; /* behind the log's latest line; steps 0: none */
 };
 
 struct ek_checkpoint {

@@ -15,6 +15,7 @@
 #define TAIL_HEAD  ",\n  \"crc32\": \""
 #define TAIL_END   "\"\n}\n"
 #define COUNT_MAX  (INT64_C(1) << 53) /* may still be counted on */
+#define FLOPS_MAX  (INT64_C(1) << 62) /* the same */
 #define TAIL_BYTES (sizeof TAIL_HEAD - 1 + 8 + sizeof TAIL_END - 1)
 
 const char *ek_checkpoint_path(char out[EK_CHECKPOINT_PATH], const char *folder,
@@ -36,6 +37,25 @@ static int add_double(struct ek_buf *b, const char *key, double v)
     if (rc)
         return rc;
     return isfinite(v) ? ek_json_add_double(b, v) : ek_buf_add_str(b, "null");
+}
+
+/* The log's interval: its line must be that of a run that was never stopped. */
+static int add_interval(struct ek_buf *b, const struct ek_train_sums *s)
+{
+    int rc = ek_buf_add_str(b, ",\n    \"interval\": {");
+    if (!rc)
+        rc =
+            ek_buf_addf(b,
+                        "\"steps\": %" PRId64 ", \"sequences\": %" PRId64
+                        ", \"tokens\": %" PRId64 ", \"flops\": %" PRId64 ", \"loss\": ",
+                        s->steps, s->sequences, s->tokens, s->flops);
+    if (!rc)
+        rc = ek_json_add_double(b, s->loss);
+    if (!rc)
+        rc = ek_buf_add_str(b, ", \"seconds\": ");
+    if (!rc)
+        rc = ek_json_add_double(b, s->seconds);
+    return rc ? rc : ek_buf_add_char(b, '}');
 }
 
 static int add_progress(struct ek_buf *b, const struct ek_train_progress *p)
@@ -60,6 +80,10 @@ static int add_progress(struct ek_buf *b, const struct ek_train_progress *p)
         rc = add_int(b, "evals_since_best", p->evals_since_best);
     if (!rc)
         rc = add_double(b, "seconds", p->seconds);
+    if (!rc)
+        rc = add_int(b, "eval_due", p->eval_due);
+    if (!rc)
+        rc = add_interval(b, &p->interval);
     return rc ? rc : ek_buf_add_str(b, "\n  },\n");
 }
 
@@ -141,11 +165,17 @@ static bool is_whole(uint32_t *crc, const char *text, size_t n)
            *crc == crc32_z(0, (const unsigned char *)text, n - TAIL_BYTES);
 }
 
-static bool get_int(int64_t *out, const json_t *object, const char *key, int64_t min)
+static bool get_within(int64_t *out, const json_t *object, const char *key, int64_t min,
+                       int64_t max)
 {
     const json_t *v = json_object_get(object, key);
     *out = json_integer_value(v);
-    return json_is_integer(v) && *out >= min && *out <= COUNT_MAX;
+    return json_is_integer(v) && *out >= min && *out <= max;
+}
+
+static bool get_int(int64_t *out, const json_t *object, const char *key, int64_t min)
+{
+    return get_within(out, object, key, min, COUNT_MAX);
 }
 
 static bool get_double(double *out, const json_t *object, const char *key)
@@ -163,6 +193,25 @@ static bool get_seed(uint64_t *out, const json_t *object)
     return s && *s && !*end;
 }
 
+/* Checkpoints of before these were kept have none: nothing due, an empty interval. */
+static bool get_due(int64_t *due, const json_t *o)
+{
+    *due = 0;
+    return !json_object_get(o, "eval_due") || get_within(due, o, "eval_due", 0, 1);
+}
+
+static bool get_interval(struct ek_train_sums *s, const json_t *o)
+{
+    *s = (struct ek_train_sums){.steps = 0};
+    if (!o)
+        return true;
+    return get_int(&s->steps, o, "steps", 0) &&
+           get_int(&s->sequences, o, "sequences", 0) &&
+           get_int(&s->tokens, o, "tokens", 0) &&
+           get_within(&s->flops, o, "flops", 0, FLOPS_MAX) &&
+           get_double(&s->loss, o, "loss") && get_double(&s->seconds, o, "seconds");
+}
+
 static bool get_progress(struct ek_train_progress *p, const json_t *o)
 {
     return get_seed(&p->seed, o) && get_int(&p->epoch, o, "epoch", 0) &&
@@ -171,7 +220,8 @@ static bool get_progress(struct ek_train_progress *p, const json_t *o)
            get_int(&p->tokens, o, "tokens", 0) && get_double(&p->best, o, "best") &&
            get_int(&p->best_step, o, "best_step", INT64_MIN) &&
            get_int(&p->evals_since_best, o, "evals_since_best", 0) &&
-           get_double(&p->seconds, o, "seconds");
+           get_double(&p->seconds, o, "seconds") && get_due(&p->eval_due, o) &&
+           get_interval(&p->interval, json_object_get(o, "interval"));
 }
 
 static bool get_file(struct ek_checkpoint_file *f, const char *name,

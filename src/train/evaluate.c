@@ -224,6 +224,9 @@ static int run(struct work *w, struct ek_err *err)
         keep(w, &b);
         if (w->n >= CHUNK)
             rank(w);
+        if (w->o->should_stop && w->o->should_stop(w->o->arg))
+            return ek_err_set(err, EK_ECANCELED, "evaluation: %s",
+                              ek_status_text(EK_ECANCELED));
     }
     rank(w);
     return 0;

@@ -50,9 +50,12 @@ struct ek_evaluate {
     int64_t batch;                    /* sequences of a forward pass */
     struct ek_team *team;
     enum ek_isa isa;
+    bool (*should_stop)(void *arg); /* asked behind each batch; NULL: never stops */
+    void *arg;
 };
 
-/* Errors: EK_EINVAL the part has no sample, or a batch that the model refuses; EK_ENOMEM.
+/* Errors: EK_EINVAL the part has no sample, or a batch that the model refuses;
+ * EK_ECANCELED should_stop said so; EK_ENOMEM.
  * Cost: a forward pass of every sample, and 2 samples n_items dim. */
 int ek_evaluate_run(const struct ek_evaluate *o, struct ek_evaluation *out,
                     struct ek_err *err) EK_MUST_USE;

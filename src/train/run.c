@@ -150,7 +150,8 @@ static bool was_ranked(const struct ek_train *t)
 {
     const struct ek_train_progress *p = &t->progress;
     bool is_epoch_end = p->step == 0 && p->steps > 0;
-    return !isnan(p->best) && (is_due(t, false) || (is_epoch_end && is_due(t, true)));
+    return !isnan(p->best) && !p->eval_due &&
+           (is_due(t, false) || (is_epoch_end && is_due(t, true)));
 }
 
 int ek_train_resume(struct ek_train *t, struct ek_err *err)
@@ -171,6 +172,8 @@ int ek_train_resume(struct ek_train *t, struct ek_err *err)
         rc = ek_loader_seek(t->loader, progress.epoch, progress.step, err);
     if (!rc) {
         t->progress = progress;
+        t->before = progress.interval;
+        t->last_rate = ek_rate_at(&t->rate, progress.steps - 1);
         t->is_resumed = true;
         t->last_eval_step = was_ranked(t) ? progress.steps : -1;
     }
@@ -183,7 +186,8 @@ int ek_train_resume(struct ek_train *t, struct ek_err *err)
 
 static void show(const struct ek_train *t, const char *what)
 {
-    const struct ek_train_sums *s = t->interval.steps >= 10 ? &t->interval : &t->all;
+    const struct ek_train_sums *s =
+        t->progress.interval.steps >= 10 ? &t->progress.interval : &t->all;
     double seconds = s->seconds > 1e-9 ? s->seconds : 1e-9;
     struct ek_train_status status = {.step = t->progress.steps,
                                      .steps = t->steps_planned,
@@ -207,7 +211,9 @@ static int rank(const struct ek_train *t, enum ek_part part, struct ek_evaluatio
                             .part = part,
                             .batch = t->c->eval.batch,
                             .team = t->team,
-                            .isa = t->isa};
+                            .isa = t->isa,
+                            .should_stop = t->hooks.should_stop,
+                            .arg = t->hooks.arg};
     show(t, part == EK_PART_VALID ? "validating" : "testing");
     return ek_evaluate_run(&o, out, err);
 }
@@ -223,8 +229,8 @@ static int validate(struct ek_train *t, struct ek_err *err)
     char metric[24];
     if (isnan(value))
         return ek_err_set(err, EK_EINVAL,
-                          "eval.metric: %s of the validation part is no number: its "
-                          "clicks are all of one kind, or the model gives none",
+                          "eval.metric: %s of the validation part is no number: the "
+                          "click head gives none",
                           ek_train_metric_name(metric, t->c));
     bool is_best = ek_train_is_better(value, p->best, t->c);
     if (is_best) {
@@ -238,6 +244,14 @@ static int validate(struct ek_train *t, struct ek_err *err)
     return rc ? rc : ek_train_log_valid(t, &e, is_best, err);
 }
 
+/* One that is stopped stays due, in the checkpoint too. */
+static int validate_due(struct ek_train *t, struct ek_err *err)
+{
+    int rc = validate(t, err);
+    t->progress.eval_due = rc == EK_ECANCELED;
+    return rc;
+}
+
 /* Behind a step or an epoch: what is due, in the order that the file's head says. */
 static int settle(struct ek_train *t, bool is_epoch_end, struct ek_err *err)
 {
@@ -248,7 +262,7 @@ static int settle(struct ek_train *t, bool is_epoch_end, struct ek_err *err)
     if (!is_epoch_end && steps % t->c->log.every == 0)
         rc = ek_train_log_steps(t, err);
     if (!rc && is_eval)
-        rc = validate(t, err);
+        rc = validate_due(t, err);
     if (!rc && is_save)
         rc = save(t, "last", true, err);
     return rc;
@@ -278,7 +292,7 @@ static int advance(struct ek_train *t, struct ek_err *err)
     }
     int rc = ek_train_step(t, &first, &loss, err);
     double seconds = (double)(ek_clock_us() - start) / 1e6;
-    t->interval.seconds += seconds;
+    t->progress.interval.seconds += seconds;
     t->progress.seconds += seconds;
     if (rc)
         return rc;
@@ -286,19 +300,33 @@ static int advance(struct ek_train *t, struct ek_err *err)
     return settle(t, false, err);
 }
 
-/* The best parameters on both parts; the test for the first and last time. The end asks
- * for a validation of its own only where none was due before, and behind the checkpoint:
- * a run that goes on from there has not seen it, as one that never ended, and finds a
- * best that it would have found. */
+/* To the end of the schedule, or of patience; EK_ECANCELED, with last saved, when told to
+ * stop. */
+static int take_steps(struct ek_train *t, struct ek_err *err)
+{
+    int rc = t->progress.eval_due ? validate_due(t, err) : 0;
+    while (!rc && !is_at_end(t)) {
+        rc = advance(t, err);
+        if (!rc && t->hooks.should_stop && t->hooks.should_stop(t->hooks.arg))
+            rc = EK_ECANCELED;
+    }
+    if (rc != EK_ECANCELED)
+        return rc;
+    rc = save(t, "last", true, err);
+    return rc ? rc : EK_ECANCELED;
+}
+
+/* The best parameters on both parts; the test for the first and last time. What the end
+ * alone asks for comes behind the checkpoint: the line of an interval that is not full, a
+ * validation where none was due before. A run that goes on from there has not seen it, as
+ * one that never ended, and finds a best that it would have found. */
 static int finish(struct ek_train *t, struct ek_err *err)
 {
     char folder[EK_TRAIN_PATH];
     struct ek_checkpoint best = {.params = t->params};
-    int rc = 0;
-    if (t->interval.steps > 0)
+    int rc = save(t, "last", true, err);
+    if (!rc && t->progress.interval.steps > 0)
         rc = ek_train_log_steps(t, err);
-    if (!rc)
-        rc = save(t, "last", true, err);
     if (!rc && isnan(t->progress.best))
         rc = validate(t, err);
     if (!rc)
@@ -334,19 +362,14 @@ int ek_train_run(struct ek_train *t, struct ek_err *err)
         goto out;
     t->peak = ek_train_peak(t->team, t->isa, t->c->train.dtype == 1);
     ek_graph_profile(ek_rec_graph(t->model), true);
-    while (!rc && !is_at_end(t)) {
-        rc = advance(t, err);
-        if (!rc && t->hooks.should_stop && t->hooks.should_stop(t->hooks.arg)) {
-            rc = save(t, "last", true, err);
-            if (!rc)
-                rc = ek_err_set(err, EK_ECANCELED,
-                                "stopped behind step %" PRId64
-                                ": --resume goes on from %s/checkpoints/last",
-                                t->progress.steps, t->c->run.dir);
-        }
-    }
+    rc = take_steps(t, err);
     if (!rc)
         rc = finish(t, err);
+    if (rc == EK_ECANCELED)
+        rc = ek_err_set(err, rc,
+                        "stopped behind step %" PRId64
+                        ": --resume goes on from %s/checkpoints/last",
+                        t->progress.steps, t->c->run.dir);
 out:
     closed = ek_train_log_close(t, rc ? NULL : err);
     return rc ? rc : closed;

@@ -36,7 +36,7 @@ struct ek_train_hooks {
     void (*on_step)(void *arg, const struct ek_train_status *s);
     /* A line of the log, an object without its newline; the last one has "test". */
     void (*on_line)(void *arg, const char *line, size_t n);
-    bool (*should_stop)(void *arg); /* asked behind each step */
+    bool (*should_stop)(void *arg); /* asked behind each step and batch of a ranking */
     void *arg;
 };
 

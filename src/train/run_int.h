@@ -23,13 +23,6 @@
 
 #define EK_TRAIN_PATH 4096
 
-/* Sums over steps; an interval's or the run's. */
-struct ek_train_sums {
-    double loss; /* of the steps, to be divided by steps */
-    int64_t steps, sequences, tokens, flops;
-    double seconds; /* of training alone: neither evaluation nor checkpoints */
-};
-
 struct ek_train {
     const struct ek_train_config *c; /* borrowed, with the next two */
     const struct ek_train_data *data;
@@ -61,7 +54,8 @@ struct ek_train {
     FILE *log;                  /* run.dir/log.jsonl while run goes */
     struct ek_scalars *scalars; /* run.dir/tensorboard, the same */
     struct ek_buf line;
-    struct ek_train_sums interval, all;
+    struct ek_train_sums all;    /* of this process, intervals that are closed */
+    struct ek_train_sums before; /* of progress.interval: what a resume brought along */
     double last_loss, last_norm, last_rate; /* norm: NAN where nothing is clipped */
     double interval_mfu;                    /* of the interval before; NAN: none */
     double peak;                            /* FLOP/s of this machine */

@@ -68,7 +68,8 @@ static bool is_kept(const struct ek_train *t, const char *line, size_t n)
     int64_t step = step_of(line, n), here = t->progress.steps;
     bool is_of_the_end =
         is_kind(line, n, "end") ||
-        (is_kind(line, n, "valid") && step == here && t->last_eval_step != here);
+        (step == here && is_kind(line, n, "valid") && t->last_eval_step != here) ||
+        (step == here && is_kind(line, n, "train") && t->progress.interval.steps > 0);
     return step <= here && !is_of_the_end;
 }
 
@@ -120,7 +121,8 @@ int ek_train_log_open(struct ek_train *t, struct ek_err *err)
         ek_folder_remove(path);
     }
     snprintf(path, sizeof path, "%.4000s/tensorboard", t->c->run.dir);
-    return ek_scalars_open(&t->scalars, path, t->progress.steps, err);
+    int64_t first = t->is_resumed ? t->progress.steps + 1 : 0; /* that has points */
+    return ek_scalars_open(&t->scalars, path, first, err);
 }
 
 int ek_train_log_close(struct ek_train *t, struct ek_err *err)
@@ -209,7 +211,7 @@ static int finish(struct ek_train *t, int rc, struct ek_err *err)
 
 int ek_train_log_steps(struct ek_train *t, struct ek_err *err)
 {
-    const struct ek_train_sums *s = &t->interval;
+    const struct ek_train_sums *s = &t->progress.interval;
     struct ek_buf *b = &t->line;
     double seconds = s->seconds > 1e-9 ? s->seconds : 1e-9;
     double loss = s->loss / (double)s->steps, events_s = (double)s->tokens / seconds;

@@ -7,6 +7,34 @@
 #include <inttypes.h>
 #include <string.h>
 
+/* Clicks say what is best only where the validation part has both kinds. */
+static int check_clicks(const struct ek_train *t, struct ek_err *err)
+{
+    const struct ek_events *e = &t->data->events;
+    const struct ek_split *s = &t->data->split;
+    int64_t n = 0, n_clicks = 0;
+    char metric[24];
+    if (t->c->eval.metric < EK_TRAIN_ENTROPY || t->data->click < 0)
+        return 0;
+    const float *clicks = e->columns[t->data->click].numbers;
+    for (int64_t u = 0; u < e->n_users; u++) {
+        int64_t first = s->train_end[u];
+        first += first == e->offsets[u]; /* without a row before it: no sample */
+        for (int64_t i = first; i < s->valid_end[u]; i++) {
+            n++;
+            n_clicks += clicks[i] > 0;
+        }
+    }
+    if (n == 0 || (n_clicks > 0 && n_clicks < n)) /* none at all: the loader says so */
+        return 0;
+    return ek_err_set(err, EK_EINVAL,
+                      "eval.metric: %s needs clicks and others in the validation part, "
+                      "all of its %" PRId64 " samples are %s in column '%.100s'; "
+                      "expected ndcg@K, recall@K or mrr@K, or another data.split",
+                      ek_train_metric_name(metric, t->c), n, n_clicks ? "1" : "0",
+                      t->c->data.click);
+}
+
 static int open_loader(struct ek_train *t, struct ek_err *err)
 {
     struct ek_loader_options o;
@@ -150,6 +178,8 @@ int ek_train_setup(struct ek_train *t, struct ek_err *err)
     int rc = ek_isa_choose(&t->isa, err);
     t->resident_bytes = ek_resident_bytes();
     ek_resident_mark();
+    if (!rc)
+        rc = check_clicks(t, err);
     if (!rc)
         rc = open_loader(t, err);
     if (!rc)

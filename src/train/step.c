@@ -67,8 +67,8 @@ static int take_micro(struct ek_train *t, const struct ek_batch *b, double *loss
     *loss += share * own;
     ek_graph_backward(g, (float)share);
     ek_tables_take(t->tables, b->n_micro);
-    t->interval.flops += ek_graph_flops(g);
-    t->interval.tokens += b->T;
+    t->progress.interval.flops += ek_graph_flops(g);
+    t->progress.interval.tokens += b->T;
     t->n_micro_done++;
     t->progress.tokens += b->T;
     return 0;
@@ -95,14 +95,14 @@ static int clip(struct ek_train *t, float *scale, struct ek_err *err)
 
 void ek_train_close_interval(struct ek_train *t)
 {
-    const struct ek_train_sums *s = &t->interval;
-    t->all.loss += s->loss;
-    t->all.steps += s->steps;
-    t->all.sequences += s->sequences;
-    t->all.tokens += s->tokens;
-    t->all.flops += s->flops;
-    t->all.seconds += s->seconds;
-    t->interval = (struct ek_train_sums){.steps = 0};
+    const struct ek_train_sums *s = &t->progress.interval, *b = &t->before;
+    t->all.loss += s->loss - b->loss;
+    t->all.steps += s->steps - b->steps;
+    t->all.sequences += s->sequences - b->sequences;
+    t->all.tokens += s->tokens - b->tokens;
+    t->all.flops += s->flops - b->flops;
+    t->all.seconds += s->seconds - b->seconds;
+    t->progress.interval = t->before = (struct ek_train_sums){.steps = 0};
 }
 
 int ek_train_step(struct ek_train *t, const struct ek_batch *first, double *loss,
@@ -134,9 +134,9 @@ int ek_train_step(struct ek_train *t, const struct ek_batch *first, double *loss
     t->progress.step = b.step + 1;
     t->progress.steps++;
     t->progress.sequences += sequences;
-    t->interval.sequences += sequences;
-    t->interval.steps++;
-    t->interval.loss += sum;
+    t->progress.interval.sequences += sequences;
+    t->progress.interval.steps++;
+    t->progress.interval.loss += sum;
     t->last_loss = *loss = sum;
     t->last_rate = rate;
     return 0;

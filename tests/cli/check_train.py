@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import pathlib
+import random
 import resource
 import signal
 import subprocess
@@ -100,7 +101,8 @@ class Train(unittest.TestCase):
                 (log + "model: {dropout: 2}\n", ":2:18: model.dropout: '2' is out of"),
                 (log + "model: {kind: hstu, times: 7}\n", ":2:28: model.times: '7' is"),
                 ("model: {dim: 8}\n", "bad.yaml: data.path: is missing"),
-                (log + "data.click: nothing\n", "data.click: "),
+                (log + "data.click: nothing\n", "bad.yaml:2:13: data.click: "),
+                (log + "data.skip: [nothing]\n", "bad.yaml:2:13: data.skip: "),
                 (log + "train: [1]\n", ":2:8: train is a section"),
                 (log + "train: {max_bytes: 1KiB}\n", "the ceiling is 1024"),
         ):
@@ -205,6 +207,63 @@ class Train(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             last = json.loads(done.stdout.splitlines()[-1])
             self.assertEqual(last["step"], steps + 5)
+
+    LONG = ["--set", "train.epochs=100000", "--set", "train.max_steps=60", "--set",
+            "eval.unit=steps", "--set", "eval.every=10", "--set", "checkpoint.every=3"]
+
+    def kill(self, name, lines):
+        """Begins or goes on, and is killed behind that many lines and a moment."""
+        last = pathlib.Path(self.folder, name, "checkpoints/last/manifest.json")
+        process = subprocess.Popen(
+            [keelkit.need_keel(), "train", self.config, "--json", *self.LONG, "--set",
+             self.dir(name), "--resume" if last.exists() else "--overwrite"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        for _ in range(lines):
+            process.stdout.readline()
+        time.sleep(random.random() * 0.02)
+        process.kill()
+        process.communicate(timeout=60)
+
+    def test_a_run_that_is_killed_again_and_again_ends_as_one_that_never_was(self):
+        whole = self.train("--json", *self.LONG, "--set", self.dir("l"))
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        for i in range(8):
+            self.kill("m", 1 + i % 3)
+        done = self.train("--json", *self.LONG, "--set", self.dir("m"),
+                          *(["--resume"] if os.path.exists(
+                              f"{self.folder}/m/checkpoints/last/manifest.json") else []))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for name in ("checkpoints/last/model.safetensors", "vocab.txt",
+                     "checkpoints/last/optimizer.safetensors",
+                     "checkpoints/best/model.safetensors"):
+            self.assertEqual(pathlib.Path(self.folder, "l", name).read_bytes(),
+                             pathlib.Path(self.folder, "m", name).read_bytes(), name)
+        a, b = ([{k: v for k, v in json.loads(line).items() if k in
+                  ("kind", "step", "epoch", "loss", "lr", "value", "is_best", "test", "best")}
+                 for line in pathlib.Path(self.folder, run, "log.jsonl").read_text().splitlines()]
+                for run in "lm")
+        self.assertEqual(a, b)
+
+    def test_tensorboard_shows_what_the_log_says(self):
+        try:
+            from tensorboard.backend.event_processing import event_accumulator
+        except ImportError:
+            self.skipTest("tensorboard is not installed")
+        args = ["--set", self.dir("n"), "--set", "train.epochs=5", "--json"]
+        for more in (["--set", "train.epochs=2"], ["--resume"]):
+            done = self.train(*args, *more)
+            self.assertEqual(done.returncode, 0, done.stderr)
+        lines = [json.loads(line) for line in pathlib.Path(
+            self.folder, "n", "log.jsonl").read_text().splitlines()]
+        board = event_accumulator.EventAccumulator(f"{self.folder}/n/tensorboard",
+                                                   {"scalars": 0})
+        board.Reload()
+        for kind, tag, value in (("train", "train/loss", lambda x: x["loss"]),
+                                 ("train", "train/lr", lambda x: x["lr"]),
+                                 ("valid", "valid/ndcg@10", lambda x: x["filtered"]["ndcg@10"])):
+            shown = {p.step: p.value for p in board.Scalars(tag)}
+            for line in (x for x in lines if x["kind"] == kind):
+                self.assertAlmostEqual(shown[line["step"]], value(line), 5, tag)
 
     def test_a_resume_with_another_model_names_the_key(self):
         args = ["--set", self.dir("g"), "--set", "train.epochs=1"]

@@ -3,6 +3,7 @@
 #ifndef EVENKEEL_TESTS_TRAINKIT_H
 #define EVENKEEL_TESTS_TRAINKIT_H
 
+#include "base/file.h"
 #include "data/events_pack.h"
 #include "data/events_synth.h"
 #include "testkit.h"
@@ -134,6 +135,44 @@ static inline double kit_differ(const struct kit *a, const struct kit *b)
         }
     }
     return most;
+}
+
+/* --- the loop ------------------------------------------------------------------------ */
+
+static inline void kit_read(struct ek_buf *out, const char *run, const char *name)
+{
+    char path[256];
+    struct ek_err err = EK_ERR_INIT;
+    snprintf(path, sizeof path, "%s/%s/%s", kit_folder, run, name);
+    ek_buf_init(out, 1 << 24);
+    if (ek_file_read(out, path, &err))
+        fail_msg("%s", err.text);
+}
+
+static inline void kit_same_file(const char *a, const char *b, const char *name)
+{
+    struct ek_buf x, y;
+    kit_read(&x, a, name);
+    kit_read(&y, b, name);
+    assert_int_equal(x.len, y.len);
+    assert_memory_equal(x.data, y.data, x.len);
+    ek_buf_release(&x);
+    ek_buf_release(&y);
+}
+
+static inline void kit_run(struct kit *k, int status)
+{
+    int rc = ek_train_run(k->t, &k->err);
+    if (rc != status)
+        fail_msg("%d: %s", rc, k->err.text);
+}
+
+static inline int64_t kit_count(const char *text, const char *word)
+{
+    int64_t n = 0;
+    for (const char *p = strstr(text, word); p; p = strstr(p + 1, word))
+        n++;
+    return n;
 }
 
 #endif
