@@ -1,7 +1,5 @@
 #include "base/date.h"
 
-#include <string.h>
-
 /* A run of exactly n digits at *p, in lo..hi; *p moves behind it. */
 static bool take_digits(int *out, const char **p, const char *end, int n, int lo,
                         int hi)
@@ -62,18 +60,35 @@ static bool take_fraction(int64_t *us, const char **p, const char *end)
     return *p > digits;
 }
 
+/* Z, +02:00 or -0530 as microseconds east of UTC; nothing there is 0. */
+static bool take_zone(int64_t *us, const char **p, const char *end)
+{
+    int hour, minute;
+    *us = 0;
+    if (take_char(p, end, 'Z') || *p == end || (**p != '+' && **p != '-'))
+        return true;
+    int64_t sign = *(*p)++ == '-' ? -1 : 1;
+    if (!take_digits(&hour, p, end, 2, 0, 23))
+        return false;
+    (void)take_char(p, end, ':');
+    if (!take_digits(&minute, p, end, 2, 0, 59))
+        return false;
+    *us = sign * (hour * 60 + minute) * INT64_C(60000000);
+    return true;
+}
+
 bool ek_date_take(int64_t *us, const char **p, const char *end)
 {
-    int64_t day, fraction;
+    int64_t day, fraction, zone;
     int hour, minute, second;
     if (!ek_date_take_day(&day, p, end) ||
         !(take_char(p, end, ' ') || take_char(p, end, 'T')) ||
         !take_digits(&hour, p, end, 2, 0, 23) || !take_char(p, end, ':') ||
         !take_digits(&minute, p, end, 2, 0, 59) || !take_char(p, end, ':') ||
-        !take_digits(&second, p, end, 2, 0, 60) || !take_fraction(&fraction, p, end))
+        !take_digits(&second, p, end, 2, 0, 60) || !take_fraction(&fraction, p, end) ||
+        !take_zone(&zone, p, end))
         return false;
-    if (!take_char(p, end, 'Z') && end - *p >= 6 && !memcmp(*p, "+00:00", 6))
-        *p += 6;
-    *us = day + ((hour * 60 + minute) * INT64_C(60) + second) * 1000000 + fraction;
+    *us =
+        day + ((hour * 60 + minute) * INT64_C(60) + second) * 1000000 + fraction - zone;
     return true;
 }

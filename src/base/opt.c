@@ -66,7 +66,7 @@ const char *ek_opt_place(char out[512], const struct ek_opt_verb *verb,
 const struct ek_opt *ek_opt_key(const struct ek_opt_parse *p, const char *key,
                                 const char *where)
 {
-    char flag[EK_OPT_NAME_CAP];
+    char flag[EK_OPT_NAME_CAP], section[EK_OPT_NAME_CAP];
     const struct ek_opt *opt = ek_opt_find_in(p->verb->keys, key);
     if (!opt)
         opt = ek_opt_find(p->verb, key);
@@ -82,6 +82,9 @@ const struct ek_opt *ek_opt_key(const struct ek_opt_parse *p, const char *key,
     else if (ek_opt_is_section(p->verb, key))
         ek_err_set(p->err, EK_EINVAL, "%s: '%s' is a section, expected %s.KEY", where,
                    key, key);
+    else if (ek_opt_near_section(section, p->verb, key))
+        ek_err_set(p->err, EK_EINVAL, "%s: unknown key '%.100s', did you mean '%s'?",
+                   where, key, section);
     else
         ek_err_set(p->err, EK_EINVAL, "%s: unknown key '%.100s', `keel %s --help` %s",
                    where, key, p->verb->name,

@@ -45,6 +45,10 @@ const struct ek_opt *ek_opt_find(const struct ek_opt_verb *verb, const char *nam
 /* The same in one table, which may be NULL. */
 const struct ek_opt *ek_opt_find_in(const struct ek_opt *table, const char *name);
 
+/* Into out: the section nearest to name; NULL: none is near. */
+const char *ek_opt_near_section(char out[EK_OPT_NAME_CAP],
+                                const struct ek_opt_verb *verb, const char *name);
+
 /* Whether a key begins with name and a dot. */
 bool ek_opt_is_section(const struct ek_opt_verb *verb, const char *name);
 

@@ -186,3 +186,23 @@ const struct ek_opt *ek_opt_near(const struct ek_opt_verb *verb, const char *wor
         best = near_elsewhere(verb->keys, name);
     return best;
 }
+
+const char *ek_opt_near_section(char out[EK_OPT_NAME_CAP],
+                                const struct ek_opt_verb *verb, const char *name)
+{
+    size_t least = SIZE_MAX;
+    for (const struct ek_opt *o = verb->keys; o && o->name; o++) {
+        char section[EK_OPT_NAME_CAP] = "";
+        size_t n = strcspn(o->name, ".");
+        if (!o->name[n] || n >= sizeof section)
+            continue;
+        memcpy(section, o->name, n);
+        section[n] = 0;
+        size_t d = near_distance(name, section);
+        if (d < least) {
+            least = d;
+            memcpy(out, section, n + 1);
+        }
+    }
+    return least < SIZE_MAX ? out : NULL;
+}

@@ -221,8 +221,8 @@ int ek_team_new(struct ek_team **out, int n_threads, bool is_pinned, struct ek_e
         *m = (struct member){.team = team, .index = i};
         int code = pthread_create(&m->thread, NULL, serve, m);
         if (code) {
-            rc = ek_err_set(err, EK_EIO, "thread %d of %d could not be started: %s", i,
-                            n, strerror(code));
+            rc = ek_err_set(err, EK_ENOMEM, "thread %d of %d could not be started: %s",
+                            i, n, strerror(code));
             goto out;
         }
         n_started = i;

@@ -19,7 +19,7 @@ struct ek_team;
 
 /* n_threads >= 1, the caller included; 0: one a physical core this process may use
  * (affinity and container quota heeded).
- * Errors: EK_ELIMIT n_threads > 256, EK_ENOMEM, EK_EIO (no thread could be started). */
+ * Errors: EK_ELIMIT n_threads > 256, EK_ENOMEM (for a thread, too). */
 int ek_team_new(struct ek_team **team, int n_threads, bool is_pinned,
                 struct ek_err *err) EK_MUST_USE;
 void ek_team_free(struct ek_team *team); /* joins; NULL is fine */

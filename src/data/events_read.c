@@ -33,6 +33,14 @@ int ek_read_failed(const struct ek_read *r, int status)
                           (long long)EK_EVENTS_ITEMS_MAX, (long long)EK_EVENTS_MAX);
 }
 
+const char *ek_read_option(const struct ek_read *r, char out[32], const char *name)
+{
+    snprintf(out, 32, "%s%s", r->o->says_keys ? "data." : "--", name);
+    for (char *p = out; *p && !r->o->says_keys; p++)
+        *p = *p == '_' ? '-' : *p;
+    return out;
+}
+
 int ek_read_line(struct ek_read *r, const char **line, size_t *n)
 {
     int rc = ek_lines_next(&r->lines, line, n, r->err);
@@ -72,6 +80,7 @@ static enum ek_events_format format_of(const char *path)
 
 static int read_all(struct ek_read *r, enum ek_events_format format)
 {
+    char option[32];
     switch (format) {
     case EK_EVENTS_S3REC:
         return ek_read_s3rec(r);
@@ -82,8 +91,8 @@ static int read_all(struct ek_read *r, enum ek_events_format format)
     default:
         return ek_err_set(r->err, EK_EINVAL,
                           "%s: the name does not tell the format: expected .txt, "
-                          ".inter, .csv or .tsv, perhaps with .gz, or --format",
-                          r->lines.name);
+                          ".inter, .csv or .tsv, perhaps with .gz, or %s",
+                          r->lines.name, ek_read_option(r, option, "format"));
     }
 }
 

@@ -45,6 +45,7 @@ struct ek_events_options {
     struct ek_events_list user_numeric,
         user_category; /* the same in all rows of a user */
     struct ek_events_list skip;
+    bool says_keys;  /* sentences name data.user_numeric, not --user-numeric */
     size_t max_line; /* 0: EK_EVENTS_LINE_MAX */
     /* May be NULL; called now and then with bytes of the file; false ends the reading
      * with EK_ECANCELED. */

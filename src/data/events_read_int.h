@@ -23,6 +23,9 @@ int ek_read_at(const struct ek_read *r, int status, size_t column);
 /* Out of memory, or a limit of the log, while a row was added. */
 int ek_read_failed(const struct ek_read *r, int status);
 
+/* What sets `name` (user_numeric), for a sentence: a flag, or a configuration's key. */
+const char *ek_read_option(const struct ek_read *r, char out[32], const char *name);
+
 /* The next line; *line NULL at the end. Tells on_progress. */
 int ek_read_line(struct ek_read *r, const char **line, size_t *n) EK_MUST_USE;
 

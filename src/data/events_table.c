@@ -78,6 +78,7 @@ static int add_column(struct table *t, size_t i, enum ek_column_of of,
 static int by_type(struct table *t, size_t i, const char *type, size_t n)
 {
     struct ek_field f = {type, n, 0};
+    char option[32];
     if (t->format != EK_EVENTS_RECBOLE)
         return 0;
     if (is_word(&f, "token"))
@@ -88,8 +89,8 @@ static int by_type(struct table *t, size_t i, const char *type, size_t n)
     return ek_read_refuse(
         t->r, EK_EUNSUP, of->column,
         "column '%.*s' is of type '%.*s': expected token or float, or "
-        "the column left out (--skip)",
-        shown(of), of->p, shown(&f), type);
+        "the column left out (%s)",
+        shown(of), of->p, shown(&f), type, ek_read_option(t->r, option, "skip"));
 }
 
 static int take_role(struct table *t, size_t i)
@@ -144,13 +145,13 @@ static void list_header(const struct table *t, char out[400])
         snprintf(out + at, 400 - at, ", ...");
 }
 
-static int refuse_missing(const struct table *t, const char *name, const char *flag)
+static int refuse_missing(const struct table *t, const char *name, const char *option)
 {
-    char header[400];
+    char header[400], said[32];
     list_header(t, header);
     return ek_read_refuse(t->r, EK_EFORMAT, 1,
                           "no column '%s': the header has %s; %s NAME says which it is",
-                          name, header, flag);
+                          name, header, ek_read_option(t->r, said, option));
 }
 
 static bool has_column(const struct table *t, const char *name)
@@ -164,15 +165,15 @@ static bool has_column(const struct table *t, const char *name)
 
 static int check_lists(const struct table *t)
 {
-    static const char *const flags[] = {"--numeric", "--category", "--user-numeric",
-                                        "--user-category", "--skip"};
+    static const char *const options[] = {"numeric", "category", "user_numeric",
+                                          "user_category", "skip"};
     const struct ek_events_options *o = t->r->o;
     const struct ek_events_list *lists[] = {&o->numeric, &o->category, &o->user_numeric,
                                             &o->user_category, &o->skip};
     for (size_t k = 0; k < 5; k++) {
         for (size_t i = 0; i < lists[k]->n; i++) {
             if (!has_column(t, lists[k]->names[i]))
-                return refuse_missing(t, lists[k]->names[i], flags[k]);
+                return refuse_missing(t, lists[k]->names[i], options[k]);
         }
     }
     return 0;
@@ -204,11 +205,11 @@ static int take_header(struct table *t)
     if (!rc)
         rc = refuse_twin(t);
     if (!rc && t->user == t->n)
-        rc = refuse_missing(t, o->user ? o->user : "user_id", "--user");
+        rc = refuse_missing(t, o->user ? o->user : "user_id", "user");
     if (!rc && t->item == t->n)
-        rc = refuse_missing(t, o->item ? o->item : "item_id", "--item");
+        rc = refuse_missing(t, o->item ? o->item : "item_id", "item");
     if (!rc && t->time == t->n && o->time)
-        rc = refuse_missing(t, o->time, "--time");
+        rc = refuse_missing(t, o->time, "time");
     t->r->build.has_times = t->time < t->n;
     return rc ? rc : check_lists(t);
 }
@@ -287,7 +288,7 @@ static int take_row(struct table *t)
     if (!rc && b->has_times &&
         !ek_read_time(&us, f[t->time].p, f[t->time].n, t->r->o->unit))
         rc = refuse_field(t, "time", &f[t->time],
-                          "a number, or UTC such as 2024-05-31 18:15:46");
+                          "a number, or a time such as 2024-05-31 18:15:46+02:00");
     if (!rc)
         rc = take_values(t, user);
     if (rc)

@@ -217,5 +217,6 @@ void ek_train_events_options(struct ek_events_options *out,
         .user_numeric = list_of(&c->data.user_numeric),
         .user_category = list_of(&c->data.user_category),
         .skip = list_of(&c->data.skip),
+        .says_keys = true,
     };
 }

@@ -55,7 +55,7 @@ static int start(struct ek_loader *l, struct ek_err *err)
         return 0;
     int code = pthread_create(&l->thread, NULL, work, l);
     if (code)
-        return ek_err_set(err, EK_EIO, "loader: no thread: %s", strerror(code));
+        return ek_err_set(err, EK_ENOMEM, "loader: no thread: %s", strerror(code));
     l->is_running = true;
     return 0;
 }

@@ -49,7 +49,7 @@ struct ek_loader_options {
 struct ek_loader;
 
 /* Borrows events and split until free. Errors: EK_EINVAL options out of range, or no
- * sample (which, and what would be right); EK_ENOMEM; EK_EIO no thread. */
+ * sample (which, and what would be right); EK_ENOMEM (for a thread, too). */
 int ek_loader_new(struct ek_loader **loader, const struct ek_events *events,
                   const struct ek_split *split, const struct ek_loader_options *o,
                   struct ek_err *err) EK_MUST_USE;
@@ -61,7 +61,7 @@ bool ek_loader_next(struct ek_loader *l, struct ek_batch *batch);
 
 /* What comes next is step `step` of `epoch`, at its first micro-batch; a step behind
  * the epoch's last one: its end. To go on where a checkpoint was taken behind a step,
- * seek to that batch's epoch and step + 1. Errors: EK_EIO no thread. */
+ * seek to that batch's epoch and step + 1. Errors: EK_ENOMEM no thread. */
 int ek_loader_seek(struct ek_loader *l, int64_t epoch, int64_t step,
                    struct ek_err *err) EK_MUST_USE;
 

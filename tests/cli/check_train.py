@@ -97,6 +97,9 @@ class Train(unittest.TestCase):
         for text, want in (
                 ("data: {path: x}\nmodel:\n  dims: 3\n",
                  ":3:3: unknown key 'model.dims', did you mean 'model.dim'?"),
+                ("modell: {dim: 3}\n", ":1:1: unknown key 'modell', did you mean 'model'?"),
+                ("train: {}\nmodel: {lr: 1}\n",
+                 ":2:9: unknown key 'model.lr', did you mean 'train.lr'?"),
                 (log + "model:\n  heads: 3\n", ":3:10: model.heads: 3 does not divide"),
                 (log + "model: {dropout: 2}\n", ":2:18: model.dropout: '2' is out of"),
                 (log + "model: {kind: hstu, times: 7}\n", ":2:28: model.times: '7' is"),
@@ -138,7 +141,8 @@ class Train(unittest.TestCase):
                 ("e.txt", b"1 2\n3\n", 3, "e.txt:2:2: the user has no item"),
                 ("f.txt", b"1 2 3\n2 3\n1 4 5\n", 3, "f.txt:3:1: user '1' had a line"),
                 ("g.txt.gz", whole[:-5], 3, "g.txt.gz:2: gzip data is cut off"),
-                ("h.csv", b"who,item_id\na,b\n", 3, "h.csv:1:1: no column 'user_id'"),
+                ("h.csv", b"who,item_id\na,b\n", 3, "h.csv:1:1: no column 'user_id': "
+                 "the header has 'who', 'item_id'; data.user NAME says which it is"),
                 ("i.csv", csv + b"a,b,nan\n", 3, "i.csv:2:5: price 'nan'", *numeric),
                 ("j.csv", b"user_id,item_id\na,b\n", 3, "j.csv:1:1: no column 'price'",
                  *numeric),
@@ -313,6 +317,24 @@ class Train(unittest.TestCase):
         self.assertEqual({p.name: p.read_bytes() for p in last.iterdir()}, before)
         done = subprocess.run(more, capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_memory_that_is_not_there_is_code_1(self):
+        if keelkit.is_sanitized(keelkit.need_keel()):
+            self.skipTest("a sanitizer takes more than any limit")
+        args = [keelkit.need_keel(), "train", self.config, "--set", self.dir("o"), "--set",
+                "train.max_steps=3", "--set", "eval.every=0"]
+        self.assertEqual(subprocess.run(args, capture_output=True, timeout=120).returncode, 0)
+        codes = set()
+        for mib in range(24, 120, 3):  # from no library to all that is needed
+            done = subprocess.run([*args, "--resume"], capture_output=True, text=True,
+                                  timeout=120, preexec_fn=lambda: resource.setrlimit(
+                                      resource.RLIMIT_AS, (mib << 20, mib << 20)))
+            if done.returncode == 127:  # the loader's
+                continue
+            self.assertIn(done.returncode, (0, 1), done.stderr)
+            self.assertEqual(done.stderr.count("\n"), done.returncode, done.stderr)
+            codes.add(done.returncode)
+        self.assertIn(1, codes)
 
     def test_a_user_of_a_million_events_trains_beside_short_ones(self):
         log = os.path.join(self.folder, "long.txt")

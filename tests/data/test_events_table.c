@@ -115,7 +115,8 @@ static void bad_tables_are_refused_at_their_place(void **state)
         {&plain, "t.csv", "user_id,item_id\n,2\n",
          "t.csv:2:1: user '': expected an id"},
         {&plain, "t.csv", "user_id,item_id,timestamp\n1,2,x\n",
-         "t.csv:2:5: time 'x': expected a number, or UTC such as 2024-05-31 18:15:46"},
+         "t.csv:2:5: time 'x': expected a number, or a time such as 2024-05-31 "
+         "18:15:46+02:00"},
         {&plain, "t.csv", "user_id,item_id,timestamp\n1,2,nan\n", "t.csv:2:5: time"},
         {&plain, "t.csv", "user_id,item_id,timestamp\n1,2,1e30\n", "t.csv:2:5: time"},
         {&plain, "t.csv", "user_id,item_id,timestamp\n1,2,-9000000000000\n",
