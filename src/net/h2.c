@@ -215,6 +215,7 @@ int ek_h2_new(struct ek_h2 **c, struct ek_h2_context *x,
     v->user = start->user;
     v->is_server = start->is_server;
     v->next_id = 1;
+    v->scan_left = start->is_server ? sizeof EK_H2_PREFACE - 1 : 0;
     v->tls = start->tls;
     v->state = start->tls ? EK_H2_SHAKE : EK_H2_OPEN;
     v->watch =

@@ -77,6 +77,7 @@ void ek_h2_options_default(struct ek_h2_options *o);
 #define EK_H2_COUNT_TABLE(X)                                                           \
     X(connections, "connections of HTTP/2")                                            \
     X(streams, "streams begun")                                                        \
+    X(closed_data, "DATA frames for streams that were over, skipped")                  \
     X(refused_streams, "streams over the limit, or while draining")                    \
     X(malformed, "streams reset because their frames broke the rules")                 \
     X(oversized_heads, "heads over the limit")                                         \

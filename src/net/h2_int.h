@@ -76,6 +76,11 @@ struct ek_h2 {
     int32_t head_id;                   /* its stream */
     uint32_t next_id;                  /* server: over every id that a head came with */
     uint32_t skipped_from, skipped_to; /* the last ids that a client left out: [,) */
+    /* Frames that came, as their heads say: nghttp2 does not tell of all (h2_io.c). */
+    uint8_t scan[9]; /* [0,n_scan) of a frame's head */
+    uint8_t n_scan;
+    uint32_t scan_left; /* bytes until the next head; at first the preface */
+    int64_t n_skipped;  /* DATA that came and that nghttp2 did not tell of, yet */
     int32_t n_streams;
     int32_t n_unsent;    /* streams with data to send */
     int64_t due_us;      /* what the timer is set to */

@@ -215,7 +215,7 @@ static int on_frame_recv(nghttp2_session *session, const nghttp2_frame *frame,
 
 /* nghttp2, which keeps no closed streams here, would skip heads for them. A client that
  * cannot know of a reset of ours breaks HTTP/2 by them (RFC 9113 5.1, 5.1.1); those of
- * others are counted, for each has HPACK at work. (Of DATA it says nothing.) */
+ * others are counted, for each has HPACK at work. (DATA: feed of h2_io.c.) */
 static void check_closed(struct ek_h2 *c, const nghttp2_frame_hd *hd)
 {
     struct ek_counter *n = &c->context->counts.protocol_errors;
@@ -252,6 +252,8 @@ static int on_begin_frame(nghttp2_session *session, const nghttp2_frame_hd *hd,
     check_closed(c, hd);
     if (hd->type == NGHTTP2_PRIORITY)
         count_frame(c);
+    if (hd->type == NGHTTP2_DATA)
+        c->n_skipped--; /* not this one: feed */
     return verdict(c);
 }
 

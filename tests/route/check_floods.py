@@ -144,6 +144,22 @@ class Floods(Case):
         self.assert_other_goes_on()
         self.assert_memory(60000)
 
+    def test_data_for_streams_that_are_over_is_skipped_and_counted(self):
+        """Who sent it may not know yet (RFC 9113 5.1); its window is given back."""
+        self.start()
+        n = 40
+        raw = Raw(self.proxy.port)
+        raw.send(frame(1, 4, 1, HOLD) + frame(3, 0, 1, CANCEL) +
+                 frame(0, 0, 1, bytes(16384)) * n + frame(6, 0, 0, b"is alive"))
+        got = raw.frames(lambda f: f[0] == 7 or (f[0] == 6 and f[3] == b"is alive"))
+        self.assertEqual(got[-1][0], 6, got)
+        self.assertEqual(self.count("closed_data"), n)
+        self.assertEqual(self.count("protocol_errors"), 0)
+        # 640 KiB went through a connection's window of 64 KiB.
+        self.assertTrue(any(f[0] == 8 and f[2] == 0 for f in got), got)
+        self.assert_other_goes_on()
+        raw.sock.close()
+
     def test_streams_over_the_limit(self):
         self.start()
         before = self.count("refused_streams")
