@@ -1,6 +1,7 @@
 /* verb_serve.c - keel serve: options to a running server and back to an exit code. */
 #include "base/file.h"
 #include "base/log.h"
+#include "base/notify.h"
 #include "cli/model.h"
 #include "cli/verb.h"
 #include "serve/server.h"
@@ -353,6 +354,7 @@ static int serve(struct ek_runtime *rt, const struct settings *set,
     running = server;
     catch_signals();
     say_ready(rt, set, o->model_id, ek_server_address(server));
+    ek_notify_ready(false, o->model_id);
     rc = ek_server_run(server, err);
     running = NULL;
     ek_server_free(server);

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/notify.h"
 #include "base/rng.h"
 #include "serve/orca.h"
 #include "serve/server_int.h"
@@ -117,6 +118,7 @@ static void on_stop(struct ek_watch *w, int events)
         s->is_draining = true;
         s->drain_until_us = ek_loop_now_us(s->loop) + s->o.drain_us;
         ek_log(EK_LOG_INFO, "draining", "calls=%d", s->n_calls);
+        ek_notify_stopping("no new requests; those under way are finished");
         ek_tracker_drain(s->tracker, true);
         ek_http_server_drain(s->http);
         ek_orca_drain(s->orca);

@@ -32,8 +32,10 @@ class Install(unittest.TestCase):
         self.assertEqual(installed(), sorted(
             ["bin/keel", "include/evenkeel/session.h", "lib/libevenkeel.a",
              "lib/libevenkeel.so", "lib/libevenkeel.so.1", "lib/libevenkeel.so.1.0.0",
-             "lib/pkgconfig/evenkeel.pc", "lib/systemd/system/evenkeel-serve.service",
-             "share/bash-completion/completions/keel", "share/doc/evenkeel/serve.env",
+             "lib/pkgconfig/evenkeel.pc", "lib/systemd/system/evenkeel-route.service",
+             "lib/systemd/system/evenkeel-serve.service",
+             "share/bash-completion/completions/keel", "share/doc/evenkeel/route.yaml",
+             "share/doc/evenkeel/serve.env",
              *pages]))
 
     def test_the_installed_command_runs_elsewhere(self):
@@ -57,15 +59,27 @@ class Install(unittest.TestCase):
         self.assertEqual((got.returncode, got.stderr), (0, ""))
         self.assertIn("-F _keel keel", got.stdout)
 
-    def test_systemd_accepts_the_unit_and_it_starts_the_installed_command(self):
-        unit = os.path.join(PREFIX, "lib/systemd/system/evenkeel-serve.service")
+    def test_systemd_accepts_the_units_and_they_start_the_installed_command(self):
+        for verb in "serve", "route":
+            unit = os.path.join(PREFIX, f"lib/systemd/system/evenkeel-{verb}.service")
+            with open(unit, encoding="utf-8") as f:
+                text = f.read()
+            self.assertIn(f"\nExecStart={PREFIX}/bin/keel {verb} ", text)
+            self.assertIn("\nType=notify\n", text)
+            analyze = keelkit.need_program("systemd-analyze")
+            got = subprocess.run([analyze, "verify", "--man=no", unit],
+                                 capture_output=True, text=True, timeout=60)
+            ours = [line for line in got.stderr.split("\n") if "evenkeel" in line]
+            self.assertEqual((got.returncode, ours), (0, []), got.stderr)
+
+    def test_the_routes_unit_waits_longer_than_the_drain_of_the_example(self):
+        example = os.path.join(PREFIX, "share/doc/evenkeel/route.yaml")
+        with open(example, encoding="utf-8") as f:
+            drain = int(re.search(r"^drain: (\d+)min", f.read(), re.M).group(1))
+        unit = os.path.join(PREFIX, "lib/systemd/system/evenkeel-route.service")
         with open(unit, encoding="utf-8") as f:
-            self.assertIn(f"\nExecStart={PREFIX}/bin/keel serve ", f.read())
-        analyze = keelkit.need_program("systemd-analyze")
-        got = subprocess.run([analyze, "verify", "--man=no", unit], capture_output=True,
-                             text=True, timeout=60)
-        ours = [line for line in got.stderr.split("\n") if "evenkeel" in line]
-        self.assertEqual((got.returncode, ours), (0, []), got.stderr)
+            stop = int(re.search(r"TimeoutStopSec=(\d+)min", f.read()).group(1))
+        self.assertGreater(stop, drain)
 
     def test_the_unit_waits_as_long_as_the_default_drain_and_the_settings_are_options(self):
         share = os.path.join(PREFIX, "share/doc/evenkeel/serve.env")
