@@ -2,6 +2,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/notify.h"
 #include "route/inherit.h"
 
 #include <errno.h>
@@ -96,22 +97,34 @@ static char **own_words(struct ek_buf *text)
     return words;
 }
 
+/* Whoever hears of it may send the next signal at once: they are caught by now. */
+static void on_ready(void *arg, struct ek_route *r)
+{
+    const struct ek_route_config *c = ((const struct asked *)arg)->first;
+    bool takes_over = c->inherited->ready_fd >= 0;
+    char status[64];
+    snprintf(status, sizeof status, "%zu backends", c->n_backends);
+    /* Before the old process hears of it: that may end soon after, and until then is the
+     * one that is watched. */
+    ek_notify_ready(takes_over, status);
+    size_t n_left = ek_inherited_end(c->inherited, NULL);
+    if (n_left > 0)
+        ek_log(EK_LOG_WARN, "sockets_not_used", "n=%zu", n_left);
+    ek_log(EK_LOG_INFO, "ready", "listen=%s admin=%s backends=%zu policy=%s threads=%d",
+           ek_route_address(r), ek_route_admin(r), c->n_backends,
+           ek_policy_name(c->pool.policy), c->threads);
+}
+
 static int route(const struct ek_route_config *c, const struct ek_route_host *host,
                  struct ek_err *err)
 {
     struct ek_route *r = NULL;
     int rc = ek_route_new(&r, c, err);
-    size_t n_left = ek_inherited_end(c->inherited, rc ? err->text : NULL);
     if (rc)
         return rc;
-    if (n_left > 0)
-        ek_log(EK_LOG_WARN, "sockets_not_used", "n=%zu", n_left);
     ek_route_set_host(r, host);
     running = r;
     catch_signals();
-    ek_log(EK_LOG_INFO, "ready", "listen=%s admin=%s backends=%zu policy=%s threads=%d",
-           ek_route_address(r), ek_route_admin(r), c->n_backends,
-           ek_policy_name(c->pool.policy), c->threads);
     rc = ek_route_run(r, err);
     running = NULL;
     ek_route_free(r);
@@ -121,12 +134,15 @@ static int route(const struct ek_route_config *c, const struct ek_route_host *ho
 int ek_verb_route_run(const struct ek_route_config *c,
                       const struct ek_route_words *words, int *code, struct ek_err *err)
 {
-    struct asked asked = {*words, c};
+    struct asked asked = {.words = *words, .first = c};
     struct ek_buf text;
     ek_buf_init(&text, WORDS_BYTES);
     char **argv = own_words(&text);
-    const struct ek_route_host host = {read_again, forget, &asked,
-                                       argv && argv[0] ? argv : NULL};
+    const struct ek_route_host host = {.read = read_again,
+                                       .forget = forget,
+                                       .on_ready = on_ready,
+                                       .arg = &asked,
+                                       .argv = argv && argv[0] ? argv : NULL};
     int rc = route(c, &host, err);
     ek_free(argv);
     ek_buf_release(&text);

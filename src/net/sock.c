@@ -1,6 +1,7 @@
 #include "net/sock.h"
 
 #include <errno.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -44,6 +45,12 @@ int ek_sock_write(struct ek_sock *s, const void *p, size_t n, size_t *sent, int 
     return 0;
 }
 
+bool ek_sock_has_bytes(const struct ek_sock *s)
+{
+    char byte;
+    return recv(s->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) > 0;
+}
+
 void ek_sock_shut(struct ek_sock *s)
 {
     if (s->tls)
@@ -71,6 +78,22 @@ void ek_sock_send_at_once(int fd)
 {
     int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+void ek_sock_refuse_new(int fd)
+{
+    /* Classic BPF over the TCP header: byte 13 has the flags, 2 is SYN. */
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13),
+        BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, 2, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, 0),
+        BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+    };
+    const struct sock_fprog program = {sizeof code / sizeof code[0], code};
+    int family = 0;
+    socklen_t n = sizeof family;
+    if (!getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &n) && family != AF_UNIX)
+        setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program);
 }
 
 static int seconds(int64_t us)

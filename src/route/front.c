@@ -37,6 +37,12 @@ static int open_socket(struct ek_front *f, const char *address, struct ek_err *e
     return rc;
 }
 
+/* Inherited, and not from a proxy that this one replaces: inherit.h. */
+static bool is_lent(const char *address)
+{
+    return strncmp(address, "fd@", 3) == 0 && !strchr(address, ',');
+}
+
 int ek_front_new(struct ek_front **out, const struct ek_route_listener *l,
                  const struct ek_front *before, const char *address, int64_t id,
                  struct ek_err *err)
@@ -48,6 +54,7 @@ int ek_front_new(struct ek_front **out, const struct ek_route_listener *l,
     memcpy(f->listen, l->listen, n);
     f->id = before ? before->id : id;
     f->fd = before ? before->fd : -1;
+    f->is_lent = before ? before->is_lent : is_lent(address);
     if (before)
         memcpy(f->address, before->address, sizeof f->address);
     int rc = open_certificates(f, l, err);

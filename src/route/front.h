@@ -16,13 +16,16 @@ struct ek_front {
     struct ek_tls_context *tls; /* owned; NULL: plain */
     char address[128];          /* really bound */
     /* The main thread's alone. */
-    bool has_socket; /* it closes fd; else another front of this id does */
-    char *unix_path; /* owned: removed when it closes; NULL: TCP */
-    char listen[];   /* as configured */
+    struct ek_route *route; /* whose it was, once another took its place */
+    bool has_socket;        /* it closes fd; else another front of this id does */
+    bool is_lent;           /* whoever started this process keeps the socket, too */
+    char *unix_path;        /* owned: removed when it closes; NULL: TCP */
+    char listen[];          /* as configured */
 };
 
 /* Loads the certificates, and opens the socket: before's (of the same `listen`; it
- * becomes its own by ek_front_take), or a new one at `address`. Errors: those of ek_tls_context_new and ek_address_listen. */
+ * becomes its own by ek_front_take), or a new one at `address`. Errors: those of
+ * ek_tls_context_new and ek_address_listen. */
 int ek_front_new(struct ek_front **f, const struct ek_route_listener *l,
                  const struct ek_front *before, const char *address, int64_t id,
                  struct ek_err *err) EK_MUST_USE;

@@ -189,10 +189,11 @@ void ek_h1_become_h2(struct ek_h1 *h, const char *p, size_t n)
                   sizeof client);
     ek_watch_stop(&h->watch);
     h->sock = (struct ek_sock){.fd = -1};
-    ek_h1_kill(h, false);
+    /* Counted anew before it is not any more: at no moment it is nobody's (drain.c). */
     if (ek_stream_accept(h->reactor->streams, &sock, ek_text_of(client, strlen(client)),
                          p, n))
         ek_counter_add(&h->reactor->counters.connections_refused, 1);
+    ek_h1_kill(h, false);
 }
 
 static void fail(struct ek_h1 *h, uint32_t code, const char *why)
@@ -292,6 +293,13 @@ void ek_h1_drop_stale(struct ek_reactor *w)
     }
 }
 
+/* A client that has only just come is about to ask, and one that has asked must be
+ * heard: neither can know. */
+static bool may_ask(const struct ek_h1 *h)
+{
+    return h->is_front && (!h->is_reused || ek_sock_has_bytes(&h->sock));
+}
+
 void ek_h1_close_idle(struct ek_reactor *w, bool all)
 {
     struct ek_link *next;
@@ -299,9 +307,8 @@ void ek_h1_close_idle(struct ek_reactor *w, bool all)
         struct ek_h1 *h = EK_LINK_OWNER(l, struct ek_h1, link);
         next = l->next;
         bool is_idle = h->state == EK_H1_IDLE && h->in.len == 0 && h->out.len == 0;
-        /* A client that has only just come is about to ask, and cannot know. */
-        if (!all && is_idle && h->is_front && !h->is_reused)
-            ek_h1_set_timer(h, EK_H1_LINGER_US);
+        if (!all && is_idle && may_ask(h))
+            ek_h1_set_timer(h, EK_H1_FRESH_US);
         else if (all || is_idle)
             ek_h1_kill(h, false);
     }
@@ -411,7 +418,9 @@ static void handshake(struct ek_h1 *h)
     } else if (h->is_front) {
         h->state = EK_H1_IDLE;
         h->read_wants = EK_READABLE;
-        ek_h1_set_timer(h, ek_router_config(h->reactor->router)->idle_timeout_us);
+        ek_h1_set_timer(h, ek_reactor_is_draining(h->reactor)
+                               ? EK_H1_FRESH_US
+                               : ek_router_config(h->reactor->router)->idle_timeout_us);
         ek_h1_read(h);
     } else {
         on_connected(h);
@@ -515,6 +524,8 @@ static void on_time(struct ek_timer *t)
     } else if (!h->is_front && h->half.session) {
         ek_sock_find_dead(h->sock.fd,
                           ek_router_config(h->reactor->router)->dead_peer_us);
+    } else if (h->is_front && h->state == EK_H1_IDLE && ek_sock_has_bytes(&h->sock)) {
+        ek_h1_set_timer(h, EK_H1_LINGER_US); /* it asked just now */
     } else if (h->state == EK_H1_IDLE || h->state == EK_H1_HANDSHAKE ||
                h->state == EK_H1_LINGER) {
         ek_h1_fail(h, EK_RESET_REFUSED);

@@ -92,7 +92,7 @@ static struct ek_reactor *least_busy(struct ek_reactor *w)
     return own - least >= 2 ? found : w;
 }
 
-static bool hand_over(struct ek_reactor *to, const struct ek_mail *m)
+bool ek_reactor_give(struct ek_reactor *to, const struct ek_mail *m)
 {
     pthread_mutex_lock(&to->mail_lock);
     bool has_room = to->n_mail < EK_REACTOR_MAILBOX;
@@ -184,7 +184,9 @@ static void on_accept(struct ek_watch *watch, int events)
             return;
         }
         struct ek_reactor *to = least_busy(w);
-        if (to == w || !hand_over(to, &m))
+        if (to != w && ek_reactor_give(to, &m))
+            ek_counter_add(&w->n_given, 1);
+        else
             take_connection(w, &m);
     }
     a->burst = a->burst < ACCEPTS_A_TURN ? 2 * a->burst : ACCEPTS_A_TURN;
@@ -213,6 +215,7 @@ static void read_mail(struct ek_reactor *w)
         if (!has_mail)
             return;
         take_connection(w, &m);
+        ek_counter_add(&w->n_taken, 1);
         ek_tls_context_free(m.tls);
     }
 }
@@ -240,6 +243,7 @@ static void on_wake(void *arg)
     if (!ek_reactor_is_draining(w))
         return;
     stop_accepting(w);
+    ek_counter_set(&w->has_stopped, 1);
     ek_h1_close_idle(w, false);
     ek_streams_drain(w->streams);
     if (ek_counter_get(&w->router->is_closing))

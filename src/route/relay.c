@@ -505,29 +505,31 @@ static bool is_passed_on(const struct ek_relay *s, uint32_t code)
            code != EK_RESET_REFUSED && code != EK_RESET_CONNECT;
 }
 
-static void lose_back(struct ek_relay *s, uint32_t code, bool is_stream,
+static void lose_back(struct ek_relay *s, uint32_t code, const struct ek_half *back,
                       const char *why)
 {
     struct ek_reactor *w = s->reactor;
+    bool is_stream = back->ops == &ek_stream_ops;
     s->back = NULL;
     if (s->state != EK_RELAY_OPENING) {
         ek_counter_add(&w->counters.backend_aborts, 1);
         ek_relay_end_badly(s, code, "backend", why ? why : "reset");
         return;
     }
-    if (!s->is_connected) {
-        ek_counter_add(&w->counters.connect_failures, 1);
+    if (!s->is_connected && !back->is_ours) {
+        ek_counter_add(&w->counters.connect_failures, !back->is_shared);
         if (can_retry(s, code) && has_next_address(s)) {
             ek_counter_add(&w->counters.retries, 1);
             open_placed(s);
             return;
         }
-        note(s, false);
+        if (!back->is_shared)
+            note(s, false);
     }
     if (can_retry(s, code)) {
         ek_counter_add(&w->counters.retries, 1);
         /* A kept connection that the backend had closed says nothing against it. */
-        if (!s->is_reused) {
+        if (!s->is_reused && !back->is_ours) {
             forget_backend(s);
             place(s);
         } else {
@@ -556,7 +558,7 @@ void ek_relay_lost(struct ek_half *from, uint32_t code, const char *why)
     struct ek_relay *s = from->session;
     from->session = NULL;
     if (from == s->back) {
-        lose_back(s, code, from->ops == &ek_stream_ops, why);
+        lose_back(s, code, from, why);
         return;
     }
     s->front = NULL;

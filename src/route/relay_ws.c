@@ -4,7 +4,7 @@
  *
  *   heard ──websocket_ping──> Ping to that side ──any byte of it──> heard
  *                                   └──ping_timeout──> over: by that side, "no_pong"
- *   max_age, drain ──> Close to both sides ──their Closes, or 3 s──> over
+ *   max_age, drain, backend_drain ──> Close to both sides ──their Closes, or 3 s──> over
  */
 #include "base/mem.h"
 #include "net/ws_frames.h"
@@ -36,7 +36,7 @@ bool ek_relay_ws_open(struct ek_relay *s)
 {
     const struct ek_route_config *c = ek_relay_config(s);
     if (c->websocket_ping_us <= 0 && c->max_age_us <= 0 && c->drain_us <= 0 &&
-        !c->counts_frames)
+        c->backend_drain_us <= 0 && !c->counts_frames)
         return true;
     struct ek_relay_ws *w = ek_calloc(1, sizeof *w);
     if (!w)

@@ -8,12 +8,18 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/notify.h"
 #include "net/sock.h"
+#include "route/names.h"
 #include "route/run_int.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <string.h>
 #include <time.h>
+
+/* Names of new backends are asked for so long, while sessions go on; reports wait. */
+static const int64_t names_us = 5000000;
 
 /* What becomes of a backend of the new configuration. */
 enum fate { ADDED, CHANGED, KEPT };
@@ -67,6 +73,65 @@ static int plan_backends(struct ek_route *r, struct plan *p, struct ek_err *err)
     return rc;
 }
 
+/* Names ---------------------------------------------------------------------------- */
+
+/* Does the plan take a backend away that could get a session now? */
+static const struct ek_upstream *find_going(const struct ek_route *r,
+                                            const struct plan *p)
+{
+    for (size_t i = 0; i < r->router.n_upstreams; i++) {
+        const struct ek_route_place *place = &r->backends[i];
+        if (place->upstream && place->removed == 0 && !p->stays[i] && !place->is_down)
+            return place->upstream;
+    }
+    return NULL;
+}
+
+static bool is_unknown(const struct plan *p, size_t k)
+{
+    const struct ek_upstream *u = p->upstreams[k];
+    return p->fates[k] == ADDED && u && u->n_addresses == 0;
+}
+
+static int take_name(struct ek_route *r, struct plan *p, size_t k,
+                     const struct ek_name *name, struct ek_err *err)
+{
+    const struct ek_upstream *going = find_going(r, p);
+    if (name->n > 0 && ek_upstream_give(p->upstreams[k], name->list, name->n))
+        return ek_err_set(err, EK_ENOMEM, "out of memory");
+    if (name->n > 0 || !going)
+        return 0; /* alone it is down until its name says something: resolve.h */
+    return ek_err_set(err, EK_EIO,
+                      "backend '%.200s': %s; it would take the place of backend "
+                      "'%.200s', which stays as it was",
+                      p->c->backends[k].spec.name, name->why, going->config.spec.name);
+}
+
+/* A backend whose name nobody knows may come; but none goes for it. */
+static int plan_names(struct ek_route *r, struct plan *p, struct ek_err *err)
+{
+    size_t n_backends = p->c->n_backends, n = 0;
+    struct ek_name *names = ek_calloc(n_backends, sizeof *names);
+    int rc = names ? 0 : EK_ENOMEM;
+    for (size_t k = 0; k < n_backends && !rc; k++) {
+        if (is_unknown(p, k))
+            names[n++].text = p->c->backends[k].spec.address;
+    }
+    if (!rc)
+        rc = ek_names_ask(names, n, r->config->resolve, names_us);
+    if (rc)
+        ek_err_set(err, rc, "names of backends: %s", ek_status_text(rc));
+    size_t at = 0;
+    for (size_t k = 0; k < n_backends && !rc && at < n; k++) {
+        if (is_unknown(p, k))
+            rc = take_name(r, p, k, &names[at++], err);
+    }
+    for (size_t i = 0; i < n; i++)
+        ek_free(names[i].list);
+    ek_free(names);
+    return rc;
+}
+
 /* The last step of the plan. What it placed is taken back by its own removal. */
 static int place_added(struct ek_route *r, struct plan *p, struct ek_err *err)
 {
@@ -113,6 +178,56 @@ static size_t place_of(const struct ek_route *r, const struct plan *p,
     return found;
 }
 
+static void free_front(struct ek_graced *g)
+{
+    struct ek_front *f = EK_LINK_OWNER(g, struct ek_front, graced);
+    if (f->has_socket)
+        ek_front_empty(f->route, f);
+    ek_front_free(f);
+}
+
+static bool is_planned(const struct plan *p, int64_t id)
+{
+    for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
+        if (p->fronts[i] && p->fronts[i]->id == id)
+            return true;
+    }
+    return false;
+}
+
+/* One that was removed just now, whose socket is open for a grace period still: to bind
+ * its address again would fail until then. */
+static struct ek_front *find_leaving(const struct ek_route *r, const struct plan *p,
+                                     const char *listen)
+{
+    const struct ek_link *all = &r->router.graced;
+    for (struct ek_link *l = all->next; l != all; l = l->next) {
+        struct ek_graced *g = EK_LINK_OWNER(l, struct ek_graced, link);
+        struct ek_front *f = EK_LINK_OWNER(g, struct ek_front, graced);
+        if (g->drop == free_front && f->has_socket && strcmp(f->listen, listen) == 0 &&
+            !is_planned(p, f->id))
+            return f;
+    }
+    return NULL;
+}
+
+/* Who has that socket now. */
+static struct ek_front *find_owner(const struct ek_route *r, int64_t id)
+{
+    const struct ek_link *all = &r->router.graced;
+    for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
+        if (r->fronts[i] && r->fronts[i]->id == id)
+            return r->fronts[i];
+    }
+    for (struct ek_link *l = all->next; l != all; l = l->next) {
+        struct ek_graced *g = EK_LINK_OWNER(l, struct ek_graced, link);
+        struct ek_front *f = EK_LINK_OWNER(g, struct ek_front, graced);
+        if (g->drop == free_front && f->has_socket && f->id == id)
+            return f;
+    }
+    return NULL;
+}
+
 static int plan_fronts(struct ek_route *r, struct plan *p, struct ek_err *err)
 {
     int rc = 0;
@@ -122,17 +237,12 @@ static int plan_fronts(struct ek_route *r, struct plan *p, struct ek_err *err)
         if (i == EK_ROUTE_MAX_LISTENERS)
             return ek_err_set(err, EK_EINVAL, "listener '%s': there are too many",
                               l->listen);
-        const struct ek_front *f = r->fronts[i];
-        const struct ek_front *before =
-            f && strcmp(f->listen, l->listen) == 0 ? f : NULL;
+        const struct ek_front *before = r->fronts[i];
+        if (!before || strcmp(before->listen, l->listen) != 0)
+            before = find_leaving(r, p, l->listen);
         rc = ek_front_new(&p->fronts[i], l, before, l->listen, ++r->next_front_id, err);
     }
     return rc;
-}
-
-static void free_front(struct ek_graced *g)
-{
-    ek_front_free(EK_LINK_OWNER(g, struct ek_front, graced));
 }
 
 void ek_fronts_show(struct ek_route *r, size_t at, struct ek_front *f)
@@ -140,17 +250,20 @@ void ek_fronts_show(struct ek_route *r, size_t at, struct ek_front *f)
     struct ek_front *before = r->fronts[at];
     r->fronts[at] = f;
     ek_shared_ptr_set(&r->router.fronts[at], f);
-    if (before)
+    if (before) {
+        before->route = r;
         ek_grace_put(&r->router, &before->graced, free_front);
+    }
 }
 
 static void commit_fronts(struct ek_route *r, struct plan *p)
 {
     for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
         struct ek_front *f = p->fronts[i], *before = r->fronts[i];
+        struct ek_front *owner = f ? find_owner(r, f->id) : NULL;
         p->fronts[i] = NULL;
-        if (f && before && f->id == before->id)
-            ek_front_take(f, before);
+        if (owner)
+            ek_front_take(f, owner);
         if (f)
             ek_sock_find_dead(f->fd, p->c->dead_peer_us);
         if (f || before)
@@ -198,6 +311,8 @@ static int make_plan(struct ek_route *r, struct plan *p, struct ek_err *err)
     if (!p->held || !p->upstreams || !p->fates || !p->stays)
         return ek_err_set(err, EK_ENOMEM, "out of memory");
     rc = plan_backends(r, p, err);
+    if (!rc)
+        rc = plan_names(r, p, err);
     if (!rc)
         rc = plan_fronts(r, p, err);
     return rc ? rc : place_added(r, p, err);
@@ -351,12 +466,27 @@ void ek_route_set_host(struct ek_route *r, const struct ek_route_host *host)
     r->host = *host;
 }
 
+/* A service that ends says no more that it is ready. */
+static void notify_outcome(const struct ek_route *r, size_t n_backends, const char *why)
+{
+    char status[EK_NOTIFY_STATUS_MAX];
+    if (ek_counter_get(&r->router.is_draining))
+        return;
+    if (why)
+        snprintf(status, sizeof status, "reload refused: %s", why);
+    else
+        snprintf(status, sizeof status, "%zu backends", n_backends);
+    ek_notify_ready(false, status);
+}
+
 int ek_route_read_again(struct ek_route *r, struct ek_buf *out, struct ek_err *err)
 {
     const struct ek_route_config *c = NULL;
     int rc;
     if (!r->host.read)
         return ek_err_set(err, EK_EINVAL, "there is no configuration to read again");
+    if (!ek_counter_get(&r->router.is_draining))
+        ek_notify_reloading();
     rc = r->host.read(r->host.arg, &c, err);
     if (!rc) {
         rc = ek_route_apply(r, c, out, err);
@@ -371,5 +501,6 @@ int ek_route_read_again(struct ek_route *r, struct ek_buf *out, struct ek_err *e
         r->loaded_s = (int64_t)time(NULL);
         ek_log(EK_LOG_INFO, "reloaded", "backends=%zu", c->n_backends);
     }
+    notify_outcome(r, rc ? 0 : c->n_backends, rc ? err->text : NULL);
     return rc;
 }

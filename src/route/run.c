@@ -18,9 +18,6 @@
 #include <unistd.h>
 
 static const int64_t tick_us = 50000;
-/* After a drain's deadline, for sessions that are told of it: what they have to answer
- * (relay_ws.c), and a little more. */
-static const int64_t close_us = 4000000;
 
 void ek_route_config_default(struct ek_route_config *c)
 {
@@ -171,62 +168,7 @@ static int open_reactors(struct ek_route *r, struct ek_err *err)
     return 0;
 }
 
-/* The drain ---------------------------------------------------------------- */
-
-static int64_t open_sessions(const struct ek_route *r)
-{
-    int64_t n = 0;
-    for (size_t i = 0; i < r->router.n_reactors; i++)
-        n += ek_counter_get(&r->router.reactors[i]->n_sessions);
-    return n;
-}
-
-static void wake_all(struct ek_route *r)
-{
-    for (size_t i = 0; i < r->router.n_reactors; i++)
-        ek_loop_wake(r->router.reactors[i]->loop);
-}
-
-/* Socket files are another process's, or will be: one that is starting has them, too. */
-static bool keeps_paths(const struct ek_route *r)
-{
-    return r->is_handed_over || r->upgrade;
-}
-
-/* Once no thread watches the listeners any more, they are closed: the system refuses
- * new connections then. */
-static void maybe_close_fronts(struct ek_route *r)
-{
-    for (size_t i = 0; i < r->router.n_reactors; i++) {
-        if (ek_counter_get(&r->router.reactors[i]->is_accepting))
-            return;
-    }
-    for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
-        if (r->fronts[i])
-            ek_front_shut(r->fronts[i], keeps_paths(r));
-    }
-}
-
-/* Connections that only send their last bytes count, too. */
-static void maybe_end(struct ek_route *r)
-{
-    bool is_late = ek_loop_now_us(r->loop) >= r->drain_until_us || r->n_stops > 1;
-    if (is_late && open_sessions(r) > 0)
-        ek_log(EK_LOG_WARN, "drain_timeout", "sessions=%lld",
-               (long long)open_sessions(r));
-    if (is_late && r->n_stops <= 1 && !ek_counter_get(&r->router.is_closing)) {
-        ek_counter_set(&r->router.is_closing, 1);
-        r->drain_until_us = ek_loop_now_us(r->loop) + close_us;
-        wake_all(r);
-        return;
-    }
-    if (is_late ||
-        (open_sessions(r) == 0 && ek_counter_get(&r->router.n_connections) == 0)) {
-        ek_counter_set(&r->router.is_ended, 1);
-        wake_all(r);
-        ek_loop_stop(r->loop);
-    }
-}
+/* Calls of other threads and of signals ------------------------------------- */
 
 static void on_tick(struct ek_timer *t)
 {
@@ -236,21 +178,8 @@ static void on_tick(struct ek_timer *t)
     ek_backends_work(r);
     ek_resolver_work(r->resolver);
     ek_route_work_upgrade(r);
-    if (ek_counter_get(&r->router.is_draining)) {
-        maybe_close_fronts(r);
-        maybe_end(r);
-    }
-}
-
-void ek_route_begin_drain(struct ek_route *r)
-{
-    int64_t limit = r->config->drain_us;
     if (ek_counter_get(&r->router.is_draining))
-        return;
-    r->drain_until_us = limit > 0 ? ek_loop_now_us(r->loop) + limit : INT64_MAX;
-    ek_log(EK_LOG_INFO, "draining", "sessions=%lld", (long long)open_sessions(r));
-    ek_counter_set(&r->router.is_draining, 1);
-    wake_all(r);
+        ek_route_work_drain(r);
 }
 
 static void on_stop(struct ek_watch *w, int events)
@@ -341,6 +270,13 @@ static int open_main(struct ek_route *r, struct ek_err *err)
     return 0;
 }
 
+/* It does not start: the proxy that it was to replace goes on with its socket files. */
+static void leave_paths(struct ek_route *r)
+{
+    const struct ek_inherited *in = r->config->inherited;
+    r->is_handed_over = in && in->ready_fd >= 0;
+}
+
 int ek_route_new(struct ek_route **out, const struct ek_route_config *c,
                  struct ek_err *err)
 {
@@ -366,8 +302,7 @@ int ek_route_new(struct ek_route **out, const struct ek_route_config *c,
     if (!rc && c->admin)
         rc = ek_route_open_admin(r, err);
     if (rc) {
-        /* Then the proxy that was to be replaced goes on with its socket files. */
-        r->is_handed_over = c->inherited && c->inherited->ready_fd >= 0;
+        leave_paths(r);
         ek_route_free(r);
         return rc;
     }
@@ -389,7 +324,7 @@ static void end_threads(struct ek_route *r)
 {
     ek_counter_set(&r->router.is_draining, 1);
     ek_counter_set(&r->router.is_ended, 1);
-    wake_all(r);
+    ek_route_wake_all(r);
     for (size_t i = 0; i < r->router.n_reactors; i++) {
         struct ek_reactor *w = r->router.reactors[i];
         if (w->is_running)
@@ -409,6 +344,10 @@ int ek_route_run(struct ek_route *r, struct ek_err *err)
                             strerror(e));
         w->is_running = e == 0;
     }
+    if (rc)
+        leave_paths(r);
+    else if (r->host.on_ready)
+        r->host.on_ready(r->host.arg, r);
     if (!rc)
         rc = ek_loop_run(r->loop, err);
     end_threads(r);
@@ -423,9 +362,10 @@ void ek_route_free(struct ek_route *r)
     ek_resolver_free(r->resolver);
     for (size_t i = 0; i < r->router.n_reactors; i++)
         ek_reactor_free(r->router.reactors[i]);
+    r->router.n_reactors = 0; /* nobody to give a connection to */
     for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
         if (r->fronts[i])
-            ek_front_shut(r->fronts[i], keeps_paths(r));
+            ek_front_shut(r->fronts[i], ek_route_keeps_paths(r));
         ek_front_free(r->fronts[i]);
     }
     ek_grace_work(&r->router, true);

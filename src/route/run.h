@@ -139,6 +139,8 @@ struct ek_route_host {
     int (*read)(void *arg, const struct ek_route_config **c, struct ek_err *err);
     /* Nobody looks at that one any more. */
     void (*forget)(void *arg, const struct ek_route_config *c);
+    /* Every thread runs, who connects is served; NULL: nobody asks. */
+    void (*on_ready)(void *arg, struct ek_route *r);
     void *arg;
     char *const *argv; /* how a new process is started; NULL: it cannot be */
 };

@@ -47,6 +47,8 @@ struct ek_route {
     struct ek_timer tick;       /* looks whether a drain is over */
     int64_t drain_until_us;     /* INT64_MAX: however long it takes */
     int n_stops;
+    int64_t close_us; /* a drain: when the listeners may be closed */
+    bool has_closed;  /* and they are */
     int64_t begun_us;
     struct ek_route_host host; /* read NULL: none */
     uint64_t n_reloads, n_reloads_refused;
@@ -85,8 +87,16 @@ void ek_backends_ask_anew(struct ek_route *r);
  * ek_route_apply. */
 int ek_route_read_again(struct ek_route *r, struct ek_buf *out,
                         struct ek_err *err) EK_MUST_USE;
-/* run.c: no new connections; sessions may go on for config->drain_us. Again: nothing. */
+/* drain.c: no new connections; sessions may go on for config->drain_us. Again: nothing.
+ * work, called now and then from then on, stops the loop when it is over. */
 void ek_route_begin_drain(struct ek_route *r);
+void ek_route_work_drain(struct ek_route *r);
+void ek_route_wake_all(struct ek_route *r);
+/* Socket files are another process's, or will be: one that is starting has them, too. */
+bool ek_route_keeps_paths(const struct ek_route *r);
+/* No reactor watches f: clients that wait in its backlog go to reactors, for closing it
+ * would reset them. */
+void ek_front_empty(struct ek_route *r, struct ek_front *f);
 
 /* upgrade.c: starts a new process, or logs why not; work reaps one that failed. */
 void ek_route_begin_upgrade(struct ek_route *r);

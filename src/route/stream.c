@@ -21,6 +21,15 @@ static void on_half_over(struct ek_task *t)
     ek_free(h);
 }
 
+/* Should c never be made, the first one that waits for it says so to the pool. */
+static void join(struct ek_stream_half *h, struct ek_stream_conn *c)
+{
+    h->conn = c;
+    h->half.is_shared = c->has_first;
+    c->has_first = true;
+    ek_link_append(&c->halves, &h->of_conn);
+}
+
 struct ek_stream_half *ek_stream_half_new(struct ek_stream_conn *c,
                                           struct ek_h2_stream *stream)
 {
@@ -28,12 +37,11 @@ struct ek_stream_half *ek_stream_half_new(struct ek_stream_conn *c,
     if (!h)
         return NULL;
     h->half.ops = &ek_stream_ops;
-    h->conn = c;
     h->stream = stream;
     h->is_front = c->upstream < 0;
+    join(h, c);
     ek_buf_init(&h->early, EK_REACTOR_READ_BYTES);
     ek_task_init(&h->end, on_half_over);
-    ek_link_append(&c->halves, &h->of_conn);
     return h;
 }
 
@@ -170,9 +178,8 @@ int ek_stream_move(struct ek_stream_half *h)
     if (rc)
         return rc;
     h->was_moved = true;
-    h->conn = c;
     ek_link_remove(&h->of_conn);
-    ek_link_append(&c->halves, &h->of_conn);
+    join(h, c);
     return 0;
 }
 
@@ -240,6 +247,14 @@ void ek_streams_drain(struct ek_streams *s)
         ek_h2_drain(EK_LINK_OWNER(l, struct ek_stream_conn, link)->h2);
 }
 
+/* What waits for its SETTINGS goes to the backend as it is reached now. */
+static void let_go(struct ek_stream_conn *c)
+{
+    for (struct ek_link *l = c->halves.next; l != &c->halves; l = l->next)
+        EK_LINK_OWNER(l, struct ek_stream_half, of_conn)->half.is_ours = !c->is_ready;
+    ek_h2_drain(c->h2);
+}
+
 void ek_streams_drop_stale(struct ek_streams *s)
 {
     const struct ek_router *r = s->reactor->router;
@@ -249,7 +264,7 @@ void ek_streams_drop_stale(struct ek_streams *s)
         for (struct ek_link *l = list->next; l != list; l = l->next) {
             struct ek_stream_conn *c = EK_LINK_OWNER(l, struct ek_stream_conn, link);
             if (!ek_h2_is_leaving(c->h2) && !ek_upstream_keeps(u, c->connection_id))
-                ek_h2_drain(c->h2);
+                let_go(c);
         }
     }
 }

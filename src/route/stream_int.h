@@ -23,6 +23,7 @@ struct ek_stream_conn {
     int32_t upstream;       /* -1: a client's */
     uint32_t connection_id; /* of the upstream it was made for */
     bool is_ready;          /* a backend's: its SETTINGS came */
+    bool has_first;         /* a half came: later ones share it */
     bool is_tls;
     char client[EK_CLIENT_TEXT_MAX];
 };

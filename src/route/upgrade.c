@@ -93,12 +93,6 @@ static bool is_ours(const char *word)
            strncmp(word, "LISTEN_", 7) == 0;
 }
 
-/* A socket file that is whoever's started this one. */
-static bool is_lent(const struct ek_front *f)
-{
-    return strncmp(f->listen, "unix:", 5) == 0 && !f->unix_path;
-}
-
 /* "FD LISTEN" a line. */
 static int name_sockets(struct ek_buf *out, const struct ek_route *r)
 {
@@ -107,7 +101,7 @@ static int name_sockets(struct ek_buf *out, const struct ek_route *r)
         const struct ek_front *f = r->fronts[i];
         if (f)
             rc = ek_buf_addf(out, "%d %s%s\n", f->fd,
-                             is_lent(f) ? EK_INHERITED_LENT : "", f->listen);
+                             f->is_lent ? EK_INHERITED_LENT : "", f->listen);
     }
     if (!rc && r->admin)
         rc = ek_buf_addf(out, "%d %s\n", ek_http_server_fd(r->admin), r->config->admin);

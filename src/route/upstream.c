@@ -125,6 +125,13 @@ static int set_addresses(struct ek_upstream *u, const struct ek_address *list, s
     return 0;
 }
 
+int ek_upstream_give(struct ek_upstream *u, const struct ek_address *list, size_t n)
+{
+    ek_free(u->addresses);
+    u->n_addresses = 0;
+    return set_addresses(u, list, n);
+}
+
 /* What needs no resolver. */
 static int read_addresses(struct ek_upstream *u, struct ek_err *err)
 {

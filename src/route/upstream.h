@@ -55,6 +55,11 @@ int ek_upstream_moved(struct ek_upstream **out, const struct ek_upstream *u,
                       const struct ek_address *list, size_t n,
                       const struct ek_address *agent, uint32_t id) EK_MUST_USE;
 
+/* What its name was resolved to, list[0,n), which is copied: before any thread sees u.
+ * Errors: EK_ENOMEM. */
+int ek_upstream_give(struct ek_upstream *u, const struct ek_address *list,
+                     size_t n) EK_MUST_USE;
+
 /* Begins to connect, as ek_address_connect, to the address whose turn it is. */
 int ek_upstream_connect(int *fd, const struct ek_upstream *u) EK_MUST_USE;
 /* A connection that was begun in that turn could not be made: the next one goes to the

@@ -504,6 +504,17 @@ class Codes(Case):
         ready.set()
         self.assertEqual(max(most), 2)
 
+    def test_a_connection_without_settings_is_one_failure_however_many_wait(self):
+        silent, = self.backends(1, lambda client, backend: client.rest())
+        proxy = self.proxy([silent.port], "h2=1", connect_timeout_us=700000)
+        c = H2Client(proxy.port)
+        self.addCleanup(c.close)
+        streams = [c.request("/") for _ in range(8)]
+        for s in streams:
+            self.assertEqual(c.wait(s)["head"][":status"], "502")
+        self.assertEqual(proxy.backends()["b0"]["failures_total"], 1)
+        self.assertEqual(proxy.metric("connect_failures_total"), 1)
+
     def refuser(self, refusal, after):
         """Backends (a function) of which the first to hear `after` bytes of a body
         answers with the frame of refusal(stream); all others send the body back."""

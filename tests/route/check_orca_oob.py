@@ -3,13 +3,14 @@ has none, of one that comes back."""
 import pathlib
 import struct
 import sys
+import tempfile
 import threading
 import time
 import unittest
 from concurrent import futures
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import Proxy, wait_for  # noqa: E402
+from proxykit import Keel, Proxy, wait_for  # noqa: E402
 import keelkit  # noqa: E402
 
 try:
@@ -30,9 +31,9 @@ def report(capacity, active):
 
 
 class Reporter:
-    def __init__(self, port=0, has_service=True, data=None):
+    def __init__(self, port=0, has_service=True, data=None, key=None):
         self.requests, self.n_calls, self.stops = [], 0, threading.Event()
-        self.data = data
+        self.data, self.key, self.said = data, key, []
         self.server = grpc.server(futures.ThreadPoolExecutor(8),
                                   options=[("grpc.so_reuseport", 0)])
         if has_service:
@@ -51,6 +52,9 @@ class Reporter:
 
     def reports(self, request, ctx):
         self.requests.append(request)
+        self.said.append(dict(ctx.invocation_metadata()).get("authorization"))
+        if self.key and self.said[-1] != f"Bearer {self.key}":
+            ctx.abort(grpc.StatusCode.UNAUTHENTICATED, "who are you?")
         n = 0
         while ctx.is_active() and not self.stops.is_set():
             n += 1
@@ -98,6 +102,26 @@ class Oob(unittest.TestCase):
         self.assertTrue(wait_for(
             lambda: proxy.backends()["b0"]["effective_capacity"] == 77.0),
             proxy.backends())
+
+    def test_a_key_is_shown_and_read_again_with_the_configuration(self):
+        reporter = Reporter(key="s3cret")
+        self.addCleanup(reporter.close)
+        with tempfile.TemporaryDirectory() as folder:
+            key = pathlib.Path(folder, "key")
+            key.write_text("wrong\n")
+            k = Keel("admin: 127.0.0.1:0\nlisteners:\n  - listen: 127.0.0.1:0\n"
+                     "log_level: debug\nreport_interval: 100ms\nbackends:\n"
+                     f"  - {{name: a, address: '127.0.0.1:{reporter.port}', "
+                     f"protocol: http2, reports: orca, report_key_file: {key}}}\n")
+            self.addCleanup(k.__exit__, None)
+            self.assertTrue(wait_for(lambda: "Bearer wrong" in reporter.said))
+            self.assertFalse(k.backends()["a"]["has_report"])
+            key.write_text("s3cret\n")
+            k.post("/reload")
+            self.assertTrue(wait_for(lambda: k.backends()["a"]["has_report"], 30),
+                            k.backends())
+            self.assertGreater(k.backends()["a"]["effective_capacity"], 40)
+            self.assertNotIn("s3cret", k.output() + k.get("/backends"))
 
     def test_nonsense_is_refused_and_harms_nobody(self):
         reporter = Reporter(data=b"\x09\x01")

@@ -16,7 +16,8 @@ import unittest
 import urllib.error
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import (Backend, Client, Keel, answer, echo_http, echo_tunnel,  # noqa: E402
+from check_life import Frames, read_frame  # noqa: E402
+from proxykit import (KEY, Backend, Client, Keel, answer, echo_http, echo_tunnel,  # noqa: E402
                       wait_for)
 
 
@@ -133,6 +134,74 @@ class Backends(Case):
         self.assertEqual(ended, {"removed"})
         for client in clients:
             client.close()
+
+    def test_both_sides_get_a_close_at_a_removed_backends_limit(self):
+        frames = Frames()
+        a, b = self.backend(frames), self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")], "backend_drain: 300ms"))
+        client = self.open(k)
+        k.write(config([("b", b, "")], "backend_drain: 300ms"))
+        k.post("/reload")
+        self.assertEqual(read_frame(client), (0x88, b"\x03\xe9", False))
+        client.send(b"\x88\x82\0\0\0\0\x03\xe9")
+        self.assertTrue(wait_for(lambda: frames.seen == [(0x88, b"\x03\xe9", True)]))
+        self.assertTrue(wait_for(lambda: k.records("session_end")))
+        self.assertEqual(k.records("session_end")[0]["why"], "removed")
+        client.close()
+
+    def test_a_name_that_nobody_knows_takes_no_backend_away(self):
+        a = self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")]))
+        old = self.open(k)
+        text = config([("a", a, "")])
+        gone = text.replace(f"'127.0.0.1:{a.port}'", "'nowhere.invalid:80'")
+        for name in "a", "d":
+            k.write(gone.replace("name: a", f"name: {name}"))
+            said = self.refused(k)
+            self.assertIn(f"backend '{name}'", said)
+            self.assertIn("nowhere.invalid", said)
+            self.assertIn("backend 'a', which stays", said)
+            self.assertEqual(k.backends()["a"]["address"], f"127.0.0.1:{a.port}")
+            self.echo(self.open(k))
+        self.assertEqual(k.metric('reloads_total{result="refused"}'), 2)
+        self.echo(old)
+
+    def test_a_name_that_is_known_serves_at_once(self):
+        a, b = self.backend(echo_tunnel), self.backend(echo_tunnel)
+        k = self.keel(config([("a", a, "")]))
+        k.write(config([("b", b, "")]).replace("127.0.0.1:%d" % b.port,
+                                               "localhost:%d" % b.port))
+        said = json.loads(k.post("/reload"))["backends"]
+        self.assertEqual((said["added"], said["removed"]), (["b"], ["a"]))
+        self.echo(self.open(k))
+        self.assertEqual(len(b.requests), 1)
+
+    def test_who_waits_for_a_connection_that_is_let_go_of_is_sent_another_way(self):
+        """Of HTTP/2, whose SETTINGS have not come; nothing is held against the backend."""
+        prefaces = []
+
+        def serve(client, backend):
+            while len(client.buffer) < 3 and client.more():
+                pass
+            if not client.buffer.startswith(b"PRI"):
+                echo_tunnel(client, backend)
+                return
+            prefaces.append(1)
+            client.rest()
+
+        a = self.backend(serve)
+        k = self.keel(config([("a", a, ", protocol: http2")], "connect_timeout: 60s"))
+        c = k.connect()
+        self.addCleanup(c.close)
+        c.send("GET /ws HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\nUpgrade: websocket"
+               f"\r\nSec-WebSocket-Key: {KEY}\r\nSec-WebSocket-Version: 13\r\n\r\n")
+        self.assertTrue(wait_for(lambda: prefaces))
+        k.write(config([("a", a, "")], "connect_timeout: 60s"))
+        self.assertEqual(json.loads(k.post("/reload"))["backends"]["changed"], ["a"])
+        self.assertEqual(c.head()[0], 101)
+        self.echo(c)
+        self.assertEqual(k.backends()["a"]["failures_total"], 0)
+        self.assertEqual(k.metric("connect_failures_total"), 0)
 
     def test_pooled_connections_to_a_removed_backend_serve_nobody_again(self):
         a, b = self.backend(echo_http("a")), self.backend(echo_http("b"))
@@ -297,6 +366,68 @@ class Listeners(Case):
         self.assertTrue(wait_for(is_shut))
         self.echo(client)
         self.open(k)
+
+    def test_a_listener_that_comes_back_at_once_is_the_one_that_went(self):
+        a = self.backend(echo_tunnel)
+        less = config([("a", a, "")], "threads: 2")
+        k = self.keel(less)
+        more = self.free_port()
+        with_it = less.replace(
+            "listeners:\n", f"listeners:\n  - listen: 127.0.0.1:{more}\n")
+        for _ in range(10):
+            k.write(with_it)
+            k.post("/reload")
+            self.echo_at(more)
+            k.write(less)
+            k.post("/reload")  # its socket is open for a grace period from now on
+        k.write(with_it)
+        k.post("/reload")
+        time.sleep(0.3)  # and after that it is still there
+        self.echo_at(more)
+
+    def echo_at(self, port):
+        c = Client(port)
+        self.assertEqual(c.upgrade()[0], 101)
+        self.echo(c)
+        c.close()
+
+    def test_who_connected_before_a_listener_went_is_answered(self):
+        a = self.backend(echo_tunnel)
+        less = config([("a", a, "")])
+        k = self.keel(less)
+        more = self.free_port()
+        with_it = less.replace(
+            "listeners:\n", f"listeners:\n  - listen: 127.0.0.1:{more}\n")
+        unanswered, stop = [], threading.Event()
+
+        def come():
+            while not stop.is_set():
+                try:
+                    c = Client(more)
+                except ConnectionError:
+                    continue  # it is not there now
+                except TimeoutError:
+                    continue
+                try:
+                    if c.upgrade()[0] != 101:
+                        unanswered.append("refused")
+                except (OSError, TypeError) as e:
+                    unanswered.append(repr(e))
+                c.close()
+        threads = [threading.Thread(target=come) for _ in range(3)]
+        for t in threads:
+            t.start()
+        for _ in range(6):
+            k.write(with_it)
+            k.post("/reload")
+            time.sleep(0.1)
+            k.write(less)
+            k.post("/reload")
+            time.sleep(0.15)
+        stop.set()
+        for t in threads:
+            t.join()
+        self.assertEqual(unanswered, [])
 
     def test_a_port_that_is_taken_refuses_the_whole_reload(self):
         a, b = self.backend(echo_tunnel), self.backend(echo_tunnel)
@@ -532,6 +663,159 @@ class Upgrades(Case):
             finally:
                 process.terminate()
                 self.assertEqual(process.wait(timeout=30), 0)
+
+
+class Services(Case):
+    """What a service manager hears: the datagrams of sd_notify(3)."""
+
+    def manager(self, name):
+        s = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.addCleanup(s.close)
+        s.settimeout(60)
+        s.bind("\0" + name[1:] if name[0] == "@" else name)
+        return s
+
+    def hear(self, s):
+        return dict(line.split("=", 1) for line in s.recv(4096).decode().split("\n"))
+
+    def end_well(self, process):
+        self.assertEqual(process.wait(timeout=60), 0)
+
+    def test_a_manager_hears_of_the_start_reloads_upgrades_and_the_end(self):
+        a = self.backend(echo_tunnel)
+        with tempfile.TemporaryDirectory() as folder:
+            s = self.manager(f"{folder}/notify")
+            k = Keel(config([("a", a, "")]), env={"NOTIFY_SOCKET": f"{folder}/notify"})
+            self.addCleanup(k.log.close)
+            self.addCleanup(k.process.stdout.close)
+            self.assertEqual(self.hear(s), {"READY": "1", "STATUS": "1 backends"})
+            before = time.clock_gettime(time.CLOCK_MONOTONIC)
+            k.post("/reload")
+            said = self.hear(s)
+            self.assertEqual(said["RELOADING"], "1")
+            self.assertGreaterEqual(int(said["MONOTONIC_USEC"]), int(before * 1e6))
+            self.assertEqual(self.hear(s)["READY"], "1")
+            k.write(config([("a", a, ", weight: none")]))
+            self.refused(k)
+            self.assertEqual(self.hear(s)["RELOADING"], "1")
+            said = self.hear(s)
+            self.assertEqual(said["READY"], "1")
+            self.assertIn("reload refused", said["STATUS"])
+            self.assertIn("weight", said["STATUS"])
+            k.write(config([("a", a, "")]))
+            old = self.open(k)
+            k.process.send_signal(signal.SIGUSR2)
+            said = self.hear(s)
+            self.assertTrue(wait_for(lambda: k.records("upgraded"), 60), k.output())
+            new = k.records("upgraded")[0]["pid"]
+            self.assertEqual((said["READY"], said["MAINPID"]), ("1", str(new)))
+            # The old process ends, and the service does not.
+            old.close()
+            self.end_well(k.process)
+            self.echo(self.open(k))
+            os.kill(int(new), signal.SIGTERM)
+            self.assertEqual(self.hear(s)["STOPPING"], "1")
+            s.settimeout(0.2)
+            with self.assertRaises(TimeoutError):
+                s.recv(1)
+
+    def test_signals_right_behind_ready_are_caught(self):
+        a = self.backend(echo_tunnel)
+        name = f"@evenkeel-check-reload-{os.getpid()}"
+        s = self.manager(name)
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "c.yaml")
+            path.write_text(config([("a", a, "")]))
+            for _ in range(5):
+                # As an old process that waits for this one: it hears of it on a pipe.
+                read, write = os.pipe()
+                process = subprocess.Popen(
+                    [os.environ["KEEL"], "route", path], pass_fds=[write],
+                    stderr=subprocess.DEVNULL,
+                    env={**os.environ, "NOTIFY_SOCKET": name,
+                         "EVENKEEL_READY_FD": str(write)})
+                os.close(write)
+                try:
+                    self.assertEqual(self.hear(s)["MAINPID"], str(process.pid))
+                    process.send_signal(signal.SIGHUP)
+                    self.assertEqual(os.read(read, 100), b"ready")
+                    process.send_signal(signal.SIGHUP)
+                    self.assertEqual(self.hear(s)["RELOADING"], "1")
+                    process.send_signal(signal.SIGTERM)
+                    self.end_well(process)
+                finally:
+                    os.close(read)
+                    process.kill()
+                    process.wait()
+                while self.hear(s).get("STOPPING") != "1":
+                    pass
+
+
+class Stops(Case):
+    def test_who_connected_before_the_end_is_answered(self):
+        """A stop at any moment: a client whose connection was made gets an answer."""
+        a = self.backend(echo_tunnel)
+        rng = random.Random(5)
+        for turn in range(int(os.environ.get("EK_STOPS", "6"))):
+            k = Keel(config([("a", a, "")], "threads: 2\nlog_sessions: off"))
+            self.addCleanup(k.log.close)
+            unanswered, begun = [], threading.Barrier(5)
+
+            def come(port, unanswered, begun):
+                begun.wait()
+                while True:
+                    try:
+                        c = Client(port)
+                    except OSError:
+                        return
+                    try:
+                        if c.upgrade()[0] not in (101, 503):
+                            unanswered.append("what?")
+                    except (OSError, TypeError) as e:
+                        unanswered.append(repr(e))
+                    c.close()
+            threads = [threading.Thread(target=come, args=(k.port, unanswered, begun))
+                       for _ in range(4)]
+            for t in threads:
+                t.start()
+            begun.wait()
+            time.sleep(rng.random() * 0.2)
+            k.process.send_signal(signal.SIGTERM)
+            for t in threads:
+                t.join()
+            self.assertEqual(unanswered, [], f"turn {turn}:\n" + k.output())
+            self.assertEqual(k.process.wait(timeout=60), 0)
+            k.process.stdout.close()
+
+    def test_a_stop_does_not_reach_a_socket_that_another_process_keeps(self):
+        """systemd's: who comes while this service is down is the next one's."""
+        a = self.backend(echo_tunnel)
+        with socket.create_server(("127.0.0.1", 0)) as s, \
+                tempfile.TemporaryDirectory() as folder:
+            port = s.getsockname()[1]
+            path = pathlib.Path(folder, "c.yaml")
+            path.write_text(config([("a", a, "")], listen=f"127.0.0.1:{port}"))
+            fd = s.fileno()
+            start = (f"import os; os.dup2({fd}, 3); os.set_inheritable(3, True); "
+                     "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
+                     f"os.execv({os.environ['KEEL']!r}, ['keel', 'route', {str(path)!r}])")
+            waits = None
+            for _ in range(2):
+                process = subprocess.Popen([sys.executable, "-c", start], pass_fds=[fd],
+                                           stderr=subprocess.DEVNULL)
+                c = Client(port)
+                self.assertEqual(c.upgrade()[0], 101)
+                c.close()
+                if waits:
+                    self.assertEqual(waits.head()[0], 101)
+                    waits.close()
+                process.terminate()
+                self.assertEqual(process.wait(timeout=30), 0)
+                if not waits:
+                    waits = Client(port)
+                    waits.send("GET /ws HTTP/1.1\r\nHost: t\r\nConnection: Upgrade\r\n"
+                               "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                               f"Sec-WebSocket-Key: {KEY}\r\n\r\n")
 
 
 class Churn(Case):
