@@ -137,7 +137,7 @@ static int connect_lane(struct ek_lane *lane)
 {
     struct ek_sessions *run = lane->run;
     struct ek_h2_start start = {.user = lane};
-    int rc = ek_address_connect(&start.fd, &run->address);
+    int rc = ek_address_connect(&start.fd, &run->address, false);
     if (rc)
         return rc;
     ek_sock_send_at_once(start.fd);

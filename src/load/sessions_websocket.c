@@ -272,7 +272,7 @@ static int start(struct ek_slot *s)
     int fd;
     int rc = ek_websocket_key(s->key);
     if (!rc)
-        rc = ek_address_connect(&fd, &s->run->address);
+        rc = ek_address_connect(&fd, &s->run->address, false);
     if (rc)
         return rc;
     ek_sock_send_at_once(fd);

@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -325,12 +326,15 @@ bool ek_address_host(char host[256], const char *text)
     return strncmp(text, "unix:", 5) != 0 && split(host, port, text) && host[0];
 }
 
-int ek_address_connect(int *fd, const struct ek_address *a)
+int ek_address_connect(int *fd, const struct ek_address *a, bool speaks_first)
 {
     const struct sockaddr *sa = (const struct sockaddr *)&a->storage;
     int got = socket(sa->sa_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (got < 0)
         return EK_EIO;
+    int off = 0;
+    if (speaks_first && sa->sa_family != AF_UNIX)
+        setsockopt(got, IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
     if (connect(got, sa, a->n) && errno != EINPROGRESS) {
         close(got);
         return EK_EIO;

@@ -48,8 +48,10 @@ bool ek_address_equal(const struct ek_address *a, const struct ek_address *b);
 /* The host of a text; false: it has none (unix:PATH, bad). */
 bool ek_address_host(char host[256], const char *text);
 
-/* Begins to connect, without blocking: *fd becomes writable.
+/* Begins to connect, without blocking: *fd becomes writable. speaks_first: this side does,
+ * at once: TCP's last acknowledgement of the handshake goes with those bytes.
  * Errors: EK_EIO, errno says why. */
-int ek_address_connect(int *fd, const struct ek_address *a) EK_MUST_USE;
+int ek_address_connect(int *fd, const struct ek_address *a,
+                       bool speaks_first) EK_MUST_USE;
 
 #endif

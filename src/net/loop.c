@@ -135,10 +135,14 @@ static void run_timers(struct ek_loop *l)
     }
 }
 
+/* Timers beyond a year are there to have their place in the heap: a wait without an end
+ * spares the system a timer for each wait. */
+static const int64_t never_us = INT64_C(365) * 24 * 3600 * 1000000;
+
 static int wait_ms(const struct ek_loop *l)
 {
     enum { LONGEST_MS = 60 * 60 * 1000 };
-    if (l->n_timers == 0)
+    if (l->n_timers == 0 || l->timers[0]->due_us - l->now_us > never_us)
         return -1;
     int64_t us = l->timers[0]->due_us - ek_clock_us();
     if (us <= 0)

@@ -86,6 +86,7 @@ static void leave(struct ek_route *r, int32_t backend)
     r->backends[backend].removed = ek_grace_begin(&r->router);
     r->backends[backend].end_us = INT64_MAX;
     r->n_removed++;
+    ek_route_tick_soon(r);
 }
 
 int ek_backends_place(struct ek_route *r, struct ek_upstream *u, struct ek_err *err)

@@ -64,6 +64,7 @@ void ek_route_begin_drain(struct ek_route *r)
             ek_sock_refuse_new(r->fronts[i]->fd);
     }
     ek_counter_set(&r->router.is_draining, 1);
+    ek_route_tick_soon(r);
     ek_route_wake_all(r);
 }
 

@@ -300,7 +300,7 @@ static void begin(struct ek_probe *p)
         fail(p, "its name is not resolved");
         return;
     }
-    if (p->kind == AGENT ? ek_address_connect(&p->sock.fd, &u->agent)
+    if (p->kind == AGENT ? ek_address_connect(&p->sock.fd, &u->agent, false)
                          : ek_upstream_connect(&p->sock.fd, u)) {
         p->sock.fd = -1;
         fail(p, strerror(errno));

@@ -253,6 +253,7 @@ void ek_fronts_show(struct ek_route *r, size_t at, struct ek_front *f)
     if (before) {
         before->route = r;
         ek_grace_put(&r->router, &before->graced, free_front);
+        ek_route_tick_soon(r); /* clients may wait in its backlog */
     }
 }
 

@@ -282,28 +282,34 @@ int ek_resolver_ask_now(struct ek_resolver *s)
 
 void ek_resolver_hurry(struct ek_resolver *s)
 {
-    if (s)
-        s->is_hurried = true;
+    if (!s)
+        return;
+    s->is_hurried = true;
+    ek_route_tick_soon(s->route);
 }
 
-void ek_resolver_work(struct ek_resolver *s)
+bool ek_resolver_work(struct ek_resolver *s)
 {
     const struct ek_route *r = s->route;
     pthread_mutex_lock(&s->lock);
     enum state state = s->state;
     pthread_mutex_unlock(&s->lock);
     if (state == ASKED)
-        return;
+        return true;
     if (state == DONE)
         take_answers(s);
     bool is_due = s->is_hurried || ek_loop_now_us(r->loop) >= s->due_us;
     s->is_hurried = false;
+    if (!is_due && state == IDLE)
+        return false;
     if (is_due && gather(s, r->config->resolve_interval_us <= 0)) {
         s->due_us = ek_loop_now_us(r->loop) + missing_us;
         is_due = false;
     }
     pthread_mutex_lock(&s->lock);
     s->state = is_due ? ASKED : IDLE;
-    pthread_cond_signal(&s->changed);
+    if (is_due)
+        pthread_cond_signal(&s->changed);
     pthread_mutex_unlock(&s->lock);
+    return is_due;
 }

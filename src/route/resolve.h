@@ -24,7 +24,8 @@ void ek_resolver_free(struct ek_resolver *s); /* NULL is fine */
 int ek_resolver_ask_now(struct ek_resolver *s) EK_MUST_USE;
 /* A backend came whose names were not resolved yet: work has them asked for next. */
 void ek_resolver_hurry(struct ek_resolver *s); /* NULL is fine */
-/* Takes answers, and has the thread ask when that is due; called now and then. */
-void ek_resolver_work(struct ek_resolver *s);
+/* Takes answers, and has the thread ask when that is due; called now and then. True: it
+ * is asking. */
+bool ek_resolver_work(struct ek_resolver *s);
 
 #endif

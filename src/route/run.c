@@ -17,7 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
-static const int64_t tick_us = 50000;
+/* How often the main thread looks after what it waits for, and whether there is any. */
+static const int64_t tick_us = 50000, rest_us = 250000;
 
 void ek_route_config_default(struct ek_route_config *c)
 {
@@ -170,16 +171,31 @@ static int open_reactors(struct ek_route *r, struct ek_err *err)
 
 /* Calls of other threads and of signals ------------------------------------- */
 
+static void move_tick(struct ek_route *r, int64_t delay_us)
+{
+    /* Its place in the heap is free, or its own: it cannot fail. */
+    if (ek_timer_start(&r->tick, delay_us))
+        ek_log(EK_LOG_ERROR, "no_memory", "what=timer");
+}
+
+void ek_route_tick_soon(struct ek_route *r)
+{
+    move_tick(r, tick_us);
+}
+
 static void on_tick(struct ek_timer *t)
 {
     struct ek_route *r = t->owner;
-    if (ek_timer_start(t, tick_us)) /* its place in the heap is free: it cannot fail */
-        ek_log(EK_LOG_ERROR, "no_memory", "what=timer");
+    move_tick(r, rest_us);
     ek_backends_work(r);
-    ek_resolver_work(r->resolver);
+    bool is_asking = ek_resolver_work(r->resolver);
     ek_route_work_upgrade(r);
-    if (ek_counter_get(&r->router.is_draining))
+    bool is_draining = ek_counter_get(&r->router.is_draining);
+    if (is_draining)
         ek_route_work_drain(r);
+    if (is_asking || is_draining || r->n_removed > 0 || r->dead_pid > 0 ||
+        !ek_link_is_alone(&r->router.graced))
+        ek_route_tick_soon(r);
 }
 
 static void on_stop(struct ek_watch *w, int events)

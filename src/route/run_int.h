@@ -44,8 +44,8 @@ struct ek_route {
     struct ek_upgrade *upgrade; /* a new process that is starting; NULL: none */
     int64_t dead_pid;           /* one that failed, to be waited for; 0: none */
     bool is_handed_over;        /* another process has the sockets */
-    struct ek_timer tick;       /* looks whether a drain is over */
-    int64_t drain_until_us;     /* INT64_MAX: however long it takes */
+    struct ek_timer tick;   /* on_tick: what nothing else tells of; always started */
+    int64_t drain_until_us; /* INT64_MAX: however long it takes */
     int n_stops;
     int64_t close_us; /* a drain: when the listeners may be closed */
     bool has_closed;  /* and they are */
@@ -97,6 +97,8 @@ bool ek_route_keeps_paths(const struct ek_route *r);
 /* No reactor watches f: clients that wait in its backlog go to reactors, for closing it
  * would reset them. */
 void ek_front_empty(struct ek_route *r, struct ek_front *f);
+/* run.c: there is something to wait for: the main thread looks again in 50 ms. */
+void ek_route_tick_soon(struct ek_route *r);
 
 /* upgrade.c: starts a new process, or logs why not; work reaps one that failed. */
 void ek_route_begin_upgrade(struct ek_route *r);

@@ -236,7 +236,7 @@ int ek_upstream_connect(int *fd, const struct ek_upstream *u)
         return EK_EIO;
     }
     uint64_t turn = (uint64_t)ek_counter_get(&u->turn);
-    return ek_address_connect(fd, &u->addresses[turn % u->n_addresses]);
+    return ek_address_connect(fd, &u->addresses[turn % u->n_addresses], true);
 }
 
 /* Two threads that saw the same failure rotate once, or twice at worst. */

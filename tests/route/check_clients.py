@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -370,12 +371,57 @@ class Tools(Case):
         got = self.run_tool("curl", "-sS", "--http2", "-w", "|%{http_version}", url)
         self.assertEqual(got.stdout, "a|GET /x HTTP/1.1||1.1")
 
+    def certificate(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        cert, key = folder.name + "/c.pem", folder.name + "/k.pem"
+        got = self.run_tool("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                            "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                            "/CN=localhost", "-keyout", key, "-out", cert)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        return f"cert={cert}", f"key={key}"
+
+    def load(self, url, n, *words, codes, protocol="h2"):
+        """h2load's n requests are all answered, by `codes`: how many of 2xx to 5xx."""
+        got = self.run_tool("h2load", f"-n{n}", "-c10", "-m20", *words, url)
+        well = sum(codes[:3])
+        self.assertIn(f"requests: {n} total, {n} started, {n} done, {well} succeeded, "
+                      f"{n - well} failed, 0 errored, 0 timeout", got.stdout)
+        self.assertIn("status codes: {} 2xx, {} 3xx, {} 4xx, {} 5xx".format(*codes),
+                      got.stdout)
+        self.assertIn(f"Application protocol: {protocol}", got.stdout)
+
     def test_nghttp_reads_it_and_h2load_gets_every_answer(self):
-        url = f"http://127.0.0.1:{self.http_proxy().port}/x"
+        proxy = self.http_proxy()
+        url = f"http://127.0.0.1:{proxy.port}/x"
         got = self.run_tool("nghttp", "-v", url)
         self.assertIn("a|GET /x HTTP/1.1|", got.stdout)
-        got = self.run_tool("h2load", "-n2000", "-c10", "-m20", url)
-        self.assertIn("2000 succeeded, 0 failed", got.stdout)
+        self.load(url, 2000, codes=(2000, 0, 0, 0), protocol="h2c")
+        self.load(url, 500, "--h1", "-m1", codes=(500, 0, 0, 0), protocol="http/1.1")
+        self.load(url, 200, "-d", __file__, codes=(200, 0, 0, 0), protocol="h2c")
+        self.assertEqual(proxy.metric("sessions_total"), 2701)
+        self.assertEqual(proxy.metric("bad_requests_total"), 0)
+
+    def test_nghttp_and_h2load_agree_on_a_protocol_by_tls(self):
+        backend = Backend(echo_http("a"))
+        self.addCleanup(backend.close)
+        proxy = self.proxy([backend.port], *self.certificate(), logs_sessions=0)
+        url = f"https://127.0.0.1:{proxy.port}/x"
+        got = self.run_tool("nghttp", "-vy", url)
+        self.assertIn("The negotiated protocol: h2", got.stdout)
+        self.assertIn("a|GET /x HTTP/1.1|", got.stdout)
+        self.load(url, 1000, codes=(1000, 0, 0, 0))
+        self.load(url, 200, "--h1", "-m1", codes=(200, 0, 0, 0), protocol="http/1.1")
+        self.assertEqual(proxy.metric("sessions_total"), 1201)
+
+    def test_h2load_counts_the_refusals_that_the_proxy_counts(self):
+        with socket.create_server(("127.0.0.1", 0)) as nobody:
+            port = nobody.getsockname()[1]
+        proxy = self.proxy([port], logs_sessions=0)
+        self.load(f"http://127.0.0.1:{proxy.port}/x", 300, codes=(0, 0, 0, 300),
+                  protocol="h2c")
+        self.assertEqual(proxy.metric("sessions_total"), 300)
+        self.assertEqual(proxy.metric("open_sessions"), 0)
 
 
 PAGE = """<!doctype html><title>t</title><script>

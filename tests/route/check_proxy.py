@@ -55,6 +55,22 @@ class Http(Case):
         self.assertEqual(self.backends[0].connections, 1 + self.health(proxy))
         client.close()
 
+    def test_an_idle_proxy_sleeps(self):
+        proxy = self.proxy([echo_http("a")])
+        client = proxy.connect()
+        self.assertEqual(client.get()[0], 200)
+
+        def wakes():
+            return sum(int(line.split()[1])
+                       for task in pathlib.Path(f"/proc/{proxy.process.pid}/task").iterdir()
+                       for line in (task / "status").read_text().splitlines()
+                       if line.startswith("voluntary_ctxt_switches"))
+        before, since = wakes(), time.monotonic()
+        time.sleep(1)
+        each = (wakes() - before) / (time.monotonic() - since)
+        self.assertLess(each, 25, "wakes a second of all threads")
+        client.close()
+
     def health(self, proxy):
         """Connections of the health check: they say nothing."""
         return self.backends[0].connections - int(proxy.metric("connects_total"))
