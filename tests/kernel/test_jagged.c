@@ -10,6 +10,7 @@
  * 2^-9/sqrt(3) by root mean square, 20 log10 of that is 59 dB; two such roundings meet in dq and dk
  * (P's in dx), and bf16 outputs are rounded once more: 54 dB. What cancels in a sum
  * (P dP - delta) is lost again, so 45 dB is asked for, of inputs already rounded. */
+#include "base/mem.h"
 #include "jagged_naive.h"
 
 #define SOFT .score = EK_JAGGED_SOFTMAX, .alpha = 0.25f
@@ -267,12 +268,138 @@ static void scores_of_hundreds_stay_finite(void **state)
         check_large(ek_ops_get((enum ek_isa)isa));
 }
 
+/* --- what is not a number --- */
+
+/* One query of the sequence of 70 is NaN in its first head: so are its rows of o and dq and
+ * its LSE, and no other row of o is. */
+static void check_nan(const struct ek_ops *ops, const struct shape *s,
+                      enum ek_dtype dtype)
+{
+    struct shape x = *s;
+    struct jagged f;
+    x.d.dtype = x.d.products = dtype;
+    setup(&f, &x, 4);
+    const int64_t row = f.q_offsets[3] + 65, H = f.d.H, D = f.d.D;
+    void *q = (void *)(uintptr_t)f.a.q;
+    if (dtype == EK_DTYPE_F32)
+        ((float *)q)[row * f.a.ldq + 1] = NAN;
+    else
+        ((uint16_t *)q)[row * f.a.ldq + 1] = 0x7fc0;
+    run_forward(&f, ops);
+    run_backward(&f, ops);
+    for (int64_t r = 0; r < f.n_o; r++)
+        for (int64_t c = 0; c < H * D; c++) {
+            const bool is_it = r == row && c < D;
+            assert_true(isnan(get(f.a.o, dtype, r * f.a.ldo + c)) == is_it);
+            if (is_it)
+                assert_true(isnan(get(f.a.dq, dtype, r * f.a.ldq + c)));
+        }
+    for (int64_t i = 0; f.a.lse && i < f.n_o * H; i++)
+        assert_true(isnan(f.a.lse[i]) == (i == row * H));
+    teardown(&f);
+}
+
+static void a_query_that_is_nan_gives_nan(void **state)
+{
+    static const struct shape kinds[] = {
+        {.lq = MIX, .lk = MIX, .d = {2, 2, 16, SOFT}},
+        {.lq = MIX, .lk = MIX, .d = {2, 2, 64, SOFT, .mask = {.is_causal = true}}},
+        {.lq = MIX, .lk = MIX, .d = {2, 2, 64, SOFT, .mask = {.block = 64}}},
+        {.lq = MIX,
+         .lk = MIX,
+         .d = {2, 2, 64, PHI, .phi = EK_PHI_SILU, .mask = {.is_causal = true}}},
+        {.lq = MIX, .lk = MIX, .d = {2, 2, 16, PHI, .phi = EK_PHI_SILU}},
+        {.lq = MIX,
+         .lk = {64, 1, 128, 64, 127, 40, 64, 0, -1},
+         .d = {2, 2, 64, PHI, .phi = EK_PHI_GELU_TANH}},
+    };
+    (void)state;
+    for (int isa = EK_ISA_REF; isa <= (int)ek_isa_best(); isa++)
+        for (size_t i = 0; i < COUNT(kinds); i++) {
+            check_nan(ek_ops_get((enum ek_isa)isa), &kinds[i], EK_DTYPE_F32);
+            check_nan(ek_ops_get((enum ek_isa)isa), &kinds[i], EK_DTYPE_BF16);
+        }
+}
+
+/* --- outputs that leave past the caches --- */
+
+/* The same n rows at *ld = n_columns, on a line of the cache, and *ld itself. */
+static void *aligned_rows(struct jagged *f, const void *x, int64_t rows, int64_t n,
+                          int64_t *ld)
+{
+    uint16_t *to = own(f, ek_alloc_aligned(64, (size_t)(rows * n) * 2));
+    assert_non_null(to);
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(to + r * n, (const uint16_t *)x + r * *ld, (size_t)n * 2);
+    *ld = n;
+    return to;
+}
+
+static void expect_rows(const void *got, const void *want, int64_t rows, int64_t n,
+                        int64_t ld)
+{
+    for (int64_t r = 0; r < rows; r++)
+        assert_memory_equal((const uint16_t *)got + r * n,
+                            (const uint16_t *)want + r * ld, (size_t)n * 2);
+}
+
+/* On a line of the cache and more than 1 MiB a tensor, against rows at odd places. */
+static void check_aligned(const struct ek_ops *ops, const struct shape *shape)
+{
+    struct shape s = *shape;
+    struct jagged f;
+    s.d.dtype = s.d.products = EK_DTYPE_BF16;
+    setup(&f, &s, 6);
+    run_forward(&f, ops);
+    run_backward(&f, ops);
+    const struct ek_jagged_args odd = f.a;
+    const int64_t n = (int64_t)f.d.H * f.d.D;
+    assert_true(f.n_q * n * 2 > 1 << 20);
+    int64_t ldo = odd.ldo, ldq = odd.ldq, ldk = odd.ldk, ldv = odd.ldv;
+    f.a.d_o = aligned_rows(&f, odd.d_o, f.n_o, n, &f.a.ldo);
+    f.a.o = aligned_rows(&f, odd.d_o, f.n_o, n, &ldo);
+    f.a.q = aligned_rows(&f, odd.q, f.n_q, n, &f.a.ldq);
+    f.a.dq = aligned_rows(&f, odd.q, f.n_q, n, &ldq);
+    f.a.k = aligned_rows(&f, odd.k, f.n_k, n, &f.a.ldk);
+    f.a.dk = aligned_rows(&f, odd.k, f.n_k, n, &ldk);
+    f.a.v = aligned_rows(&f, odd.v, f.n_k, n, &f.a.ldv);
+    f.a.dv = aligned_rows(&f, odd.v, f.n_k, n, &ldv);
+    run_forward(&f, ops);
+    run_backward(&f, ops);
+    expect_rows(f.a.o, odd.o, f.n_o, n, odd.ldo);
+    expect_rows(f.a.dq, odd.dq, f.n_q, n, odd.ldq);
+    expect_rows(f.a.dk, odd.dk, f.n_k, n, odd.ldk);
+    expect_rows(f.a.dv, odd.dv, f.n_k, n, odd.ldv);
+    teardown(&f);
+}
+
+static void where_rows_lie_changes_no_bit(void **state)
+{
+    static const struct shape kinds[] = {
+        {.lq = {400, 9, 300, 1, -1},
+         .lk = {400, 9, 300, 1, -1},
+         .d = {12, 12, 64, SOFT, .mask = {.block = 64}}},
+        {.lq = {400, 9, 300, 1, -1},
+         .lk = {400, 9, 300, 1, -1},
+         .d = {12, 12, 64, PHI, .phi = EK_PHI_SILU, .mask = {.is_causal = true}}},
+        {.lq = {400, 9, 300, 1, -1},
+         .lk = {64, 128, 20, 5, -1},
+         .d = {12, 12, 64, PHI, .phi = EK_PHI_GELU_TANH}},
+    };
+    (void)state;
+    for (int isa = EK_ISA_AVX2; isa <= (int)ek_isa_best(); isa++)
+        for (size_t i = 0; i < COUNT(kinds); i++)
+            check_aligned(ek_ops_get((enum ek_isa)isa), &kinds[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(f32_is_the_formula),
         cmocka_unit_test(bf16_products_and_rows_keep_45_db),
         cmocka_unit_test(scores_of_hundreds_stay_finite),
+        cmocka_unit_test(a_query_that_is_nan_gives_nan),
+        cmocka_unit_test(where_rows_lie_changes_no_bit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

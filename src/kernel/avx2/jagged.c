@@ -295,10 +295,13 @@ static void activate(float *x, float *grad, enum ek_phi phi)
 static void soften(struct work *w, int i, int64_t j0, int64_t n)
 {
     float *x = w->x + i * LANES, top = w->m[i];
+    bool is_nan = false;
     hide(w, x, i, j0, n, -INFINITY);
-    for (int j = 0; j < LANES; j++)
+    for (int j = 0; j < LANES; j++) {
         top = x[j] > top ? x[j] : top;
-    if (top == -INFINITY) { /* nothing seen so far */
+        is_nan |= isnan(x[j]);
+    }
+    if (top == -INFINITY && !is_nan) { /* nothing seen so far */
         memset(x, 0, LANES * sizeof *x);
         return;
     }
@@ -355,11 +358,11 @@ void ek_avx2_jagged_forward(const struct ek_jagged_args *a, int64_t tile, void *
         }
         for (int i = 0; i < w.n; i++) {
             const bool is_soft = a->d->score == EK_JAGGED_SOFTMAX;
-            const float l = w.l[i], f = !is_soft ? w.scale : l > 0 ? 1 / l : 0;
+            const float l = w.l[i], f = !is_soft ? w.scale : l <= 0 ? 0 : 1 / l;
             unpack(&w, a->o, o_at(&w, i0 + i), w.sums + i * w.Dp, f);
             if (is_soft && a->lse)
                 a->lse[(w.s.o0 + i0 + i) * a->d->H + w.h] =
-                    l > 0 ? w.m[i] + logf(l) : -INFINITY;
+                    l <= 0 ? -INFINITY : w.m[i] + logf(l);
         }
     }
 }

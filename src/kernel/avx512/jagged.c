@@ -256,10 +256,10 @@ static void end_forward(const struct ek_jagged_work *w)
         float l = q->l[t];
         if (n_pad > 0)
             l -= (float)n_pad * exp2f(0 - q->m[t]);
-        factor[t] = l > 0 ? 1 / l : 0;
+        factor[t] = l <= 0 ? 0 : 1 / l; /* NaN stays */
         if (a->lse)
             a->lse[(w->s.o0 + q->i0 + t) * a->d->H + w->h] =
-                l > 0 ? q->m[t] * LN2 + logf(l) : -INFINITY;
+                l <= 0 ? -INFINITY : q->m[t] * LN2 + logf(l);
     }
     struct ek_jagged_rows rows = out_of(w, a->o, a->ldo, w->s.o0 + q->i0, w->h, q->n);
     if (!q->is_begun)

@@ -17,97 +17,242 @@ bool ek_avx512_jagged_is_block(const struct ek_jagged_args *a,
     const struct ek_jagged_mask *m = &d->mask;
     return d->score == EK_JAGGED_SOFTMAX && d->products == EK_DTYPE_BF16 &&
            m->block == LANES && !m->is_causal && m->window <= 0 && !a->bias &&
-           !d->is_broadcast_q && d->H == d->K && d->D % 32 == 0 && s->Lq == s->Lk;
+           !d->is_broadcast_q && d->H == d->K && d->D % 32 == 0 && d->alpha > 0 &&
+           s->Lq == s->Lk;
 }
 
-/* Keys are needed whole when their block begins, queries a group at a time; outputs when
- * they are written. All are asked for a few at a time, so that none waits in a queue. */
-static void fetch_keys(const struct block *b, int64_t i, int64_t n)
+/* A group of queries on its way from scores to weights. */
+struct scores {
+    float s[GROUP][LANES];            /* of q.k; then, backward, P */
+    float rows[2][GROUP * LANES / 2]; /* P or dx in bf16, of this group and the last */
+    float sums[2][GROUP][16];         /* forward: of a row's weights, lane by lane */
+    float inverse[GROUP];             /* forward: 1 / their sum */
+    float factor;                     /* of q.k, to units of log2 */
+    const float *less;                /* (GROUP) taken off: the largest, or LSE */
+    float *to;                        /* rows, or pairs, of weights */
+};
+
+/* What is read and written of queries, backward. */
+struct gradients {
+    struct ek_jagged_rows q, d_o, dq;
+    float alpha[GROUP];
+};
+
+/* --- what comes next --- */
+
+/* Columns of head h of four rows from i on, or, past the end of the tile, from row j of
+ * the next one, which the same thread most likely takes. Asked for where they are needed
+ * soon, a product at a time: more lines at once would queue up. */
+static void ask(const struct block *b, const void *x, int64_t ld, bool is_of_keys,
+                int64_t i, int64_t j)
 {
-    const struct ek_jagged_args *a = b->a;
-    fetch(b, a->k, a->ldk, b->s.k0, i, n);
-    fetch(b, a->v, a->ldv, b->s.k0, i, n);
+    const struct ek_jagged_seq *s = i < b->end ? &b->s : &b->next.s;
+    const int64_t row0 = is_of_keys ? s->k0 : s->q0;
+    if (i < b->end)
+        fetch_rows(b, x, ld, row0 + i, b->end - i, b->h);
+    else
+        fetch_rows(b, x, ld, row0 + b->next.lo + j, b->next.hi - b->next.lo - j,
+                   b->next.h);
 }
 
-static void fetch_queries(const struct block *b, int64_t i, int64_t n)
+/* Of the queries AHEAD of the group at r. */
+static void ask_query(const struct block *b, const void *x, int64_t ld, int r)
 {
-    const struct ek_jagged_args *a = b->a;
-    fetch(b, a->q, a->ldq, b->s.q0, i, n);
-    fetch(b, a->o, a->ldo, b->s.o0, i, n);
-    if (!b->is_backward)
-        return;
-    fetch(b, a->d_o, a->ldo, b->s.o0, i, n);
-    fetch(b, a->dq, a->ldq, b->s.q0, i, n);
+    const int64_t i = b->i + r + AHEAD, end = (b->end + GROUP - 1) / GROUP * GROUP;
+    ask(b, x, ld, false, i, i - end);
 }
 
-/* What stands AHEAD of the group of queries at r, and the next block's keys. */
-static void fetch_ahead(const struct block *b, int r)
+/* Of the keys a block ahead of the queries. */
+static void ask_keys(const struct block *b, int r)
 {
-    fetch_queries(b, b->i + r + AHEAD, GROUP);
-    fetch_keys(b, b->i + LANES + r, GROUP);
-    if (!b->is_backward)
-        return;
-    fetch(b, b->a->dk, b->a->ldk, b->s.k0, b->i + r, GROUP);
-    fetch(b, b->a->dv, b->a->ldv, b->s.k0, b->i + r, GROUP);
+    const int64_t i = b->i + LANES + r, end = (b->end + GROUP - 1) / GROUP * GROUP;
+    ask(b, b->a->k, b->a->ldk, true, i, i - end);
+    ask(b, b->a->v, b->a->ldv, true, i, i - end);
 }
 
-/* --- forward --- */
+/* --- scores to weights, beside a product --- */
 
-/* Scores to weights, in units of log2; their largest and their sum. */
-EK_INLINE void soften(__m512 s[GROUP][4], float top[GROUP], float l[GROUP],
-                      __m512 factor, __mmask16 last, const int NV)
+/* Products of a group with 16 NV keys as they are stored; keys that are not there and
+ * those up to an even number of vectors become -inf. */
+EK_INLINE void keep_scores(const struct block *b, struct scores *x, __m512 s[GROUP][4],
+                           const int NV)
 {
     const __m512 none = _mm512_set1_ps(-INFINITY);
     EK_UNROLL
     for (int i = 0; i < GROUP; i++) {
-        __m512 t = none, sum = _mm512_setzero_ps();
+        s[i][NV - 1] = _mm512_mask_mov_ps(none, b->last, s[i][NV - 1]);
         EK_UNROLL
-        for (int v = 0; v < NV; v++) {
-            s[i][v] = _mm512_mul_ps(factor, s[i][v]);
-            if (v == NV - 1)
-                s[i][v] = _mm512_mask_mov_ps(none, last, s[i][v]);
-            t = _mm512_max_ps(t, s[i][v]);
-        }
-        top[i] = _mm512_reduce_max_ps(t);
-        t = _mm512_set1_ps(top[i]);
-        EK_UNROLL
-        for (int v = 0; v < NV; v++) {
-            s[i][v] = exp2_short(_mm512_sub_ps(s[i][v], t));
-            sum = _mm512_add_ps(sum, s[i][v]);
-        }
-        l[i] = _mm512_reduce_add_ps(sum);
+        for (int v = 0; v < NV; v++)
+            _mm512_store_ps(x->s[i] + 16 * v, s[i][v]);
+        if (NV % 2 == 1)
+            _mm512_store_ps(x->s[i] + 16 * NV, none);
     }
 }
 
-EK_INLINE void forward_rows(const struct block *b, const int NV)
+EK_INLINE __m512 weight_of(const struct scores *x, int i, int v)
+{
+    return exp2_short(_mm512_fmsub_ps(_mm512_load_ps(x->s[i] + 16 * v),
+                                      _mm512_set1_ps(x->factor),
+                                      _mm512_set1_ps(x->less[i])));
+}
+
+/* Two vectors of weights: forward of a row, which leave as bf16, and their sum; backward
+ * of two rows, which leave as pairs and as they are. */
+EK_INLINE void weigh(struct scores *x, int unit, const bool is_backward)
+{
+    if (is_backward) {
+        const int i = unit % 2 * 2, v = unit / 2;
+        const __m512 p0 = weight_of(x, i, v), p1 = weight_of(x, i + 1, v);
+        _mm512_store_ps(x->s[i] + 16 * v, p0);
+        _mm512_store_ps(x->s[i + 1] + 16 * v, p1);
+        _mm512_store_si512(x->to + i / 2 * LANES + 16 * v,
+                           pair_words((__m512i)_mm512_cvtne2ps_pbh(p1, p0)));
+        return;
+    }
+    const int i = unit % GROUP, half = unit / GROUP;
+    const __m512 p0 = weight_of(x, i, 2 * half), p1 = weight_of(x, i, 2 * half + 1);
+    _mm512_store_ps(x->sums[half][i], _mm512_add_ps(p0, p1));
+    _mm512_store_si512(x->to + i * LANES / 2 + 16 * half,
+                       (__m512i)_mm512_cvtne2ps_pbh(p1, p0));
+}
+
+/* What multiply does, NC vectors of sums; and meanwhile the group's scores of 16 NV keys
+ * become weights: the adders and shufflers that do it wait in a product. */
+EK_INLINE void multiply_beside(__m512 sum[GROUP][4], const struct terms *t,
+                               struct scores *x, const int NC, const int NV,
+                               const bool is_backward)
+{
+    const int units = is_backward ? 2 * NV : (NV + 1) / 2 * GROUP;
+    int unit = 0;
+    int64_t k = 0;
+    clear(sum, NC);
+    for (; unit < units && k < t->n; unit++, k += 4) {
+        add_word(sum, t, k, NC);
+        add_word(sum, t, k + 1, NC);
+        weigh(x, unit, is_backward);
+        add_word(sum, t, k + 2, NC);
+        add_word(sum, t, k + 3, NC);
+    }
+    for (; k < t->n; k++)
+        add_word(sum, t, k, NC);
+    for (; unit < units; unit++)
+        weigh(x, unit, is_backward);
+}
+
+/* What product does, and beside its first columns what multiply_beside does, if there is
+ * x. */
+EK_INLINE void product_beside(const struct block *b, const struct ek_jagged_rows *to,
+                              int r, struct terms *t, const float factor[GROUP],
+                              struct scores *x, const int NV)
+{
+    const int64_t size = b->dtype == EK_DTYPE_BF16 ? 2 : 4;
+    __m512 sum[GROUP][4];
+    if (!x) {
+        product(b, to, r, t->line, 4, t->B, t->n, factor);
+        return;
+    }
+    char *at = (char *)to->to + r * to->ld * size;
+    if (b->D < 64) {
+        multiply_beside(sum, t, x, 2, NV, false);
+        put(b, at, to->ld, 0, sum, factor, b->n - r, 2);
+        return;
+    }
+    multiply_beside(sum, t, x, 4, NV, false);
+    put(b, at, to->ld, 0, sum, factor, b->n - r, 4);
+    product_from(b, to, r, t, factor, 64);
+}
+
+/* --- forward --- */
+
+/* The largest scores of a group in units of log2. */
+EK_INLINE void largest(const struct scores *x, float top[GROUP], __m512 s[GROUP][4],
+                       const int NV)
+{
+    __m512 t[GROUP];
+    EK_UNROLL
+    for (int i = 0; i < GROUP; i++) {
+        t[i] = s[i][0];
+        EK_UNROLL
+        for (int v = 1; v < NV; v++)
+            t[i] = _mm512_max_ps(t[i], s[i][v]);
+    }
+    _mm_store_ps(top, _mm_mul_ps(_mm_set1_ps(x->factor),
+                                 _mm512_castps512_ps128(max_of_four(t))));
+}
+
+/* The sums of a group's weights, and what o is multiplied by. */
+EK_INLINE void add_up(struct scores *x, float l[GROUP], const int NV)
+{
+    __m512 t[GROUP];
+    EK_UNROLL
+    for (int i = 0; i < GROUP; i++) {
+        t[i] = _mm512_load_ps(x->sums[0][i]);
+        if (NV > 2)
+            t[i] = _mm512_add_ps(t[i], _mm512_load_ps(x->sums[1][i]));
+    }
+    const __m128 four = _mm512_castps512_ps128(sum_of_four(t));
+    _mm_store_ps(l, four);
+    _mm_store_ps(x->inverse, _mm_div_ps(_mm_set1_ps(1), four));
+}
+
+/* LSE of the block's queries from their largest scores and sums. */
+static void keep_lse(const struct block *b)
+{
+    const struct ek_jagged_args *a = b->a;
+    _Alignas(64) float lse[LANES];
+    for (int i = 0; i < LANES; i += 16) {
+        const __m512 l = log2_ps(_mm512_load_ps(b->sum + i));
+        _mm512_store_ps(lse + i,
+                        _mm512_mul_ps(_mm512_set1_ps(LN2),
+                                      _mm512_add_ps(_mm512_load_ps(b->top + i), l)));
+    }
+    for (int i = 0; i < b->n; i++)
+        a->lse[(b->o0 + i) * a->d->H + b->h] = lse[i];
+}
+
+/* A group's scores; then what was weighed before meets its values, while this group's
+ * scores become weights. */
+EK_INLINE void forward_rows(struct block *b, struct scores *x, const int NV)
 {
     const struct ek_jagged_args *a = b->a;
     const struct ek_jagged_rows q = rows_of(b, a->q, a->ldq, b->q0, b->h);
-    struct ek_jagged_rows o = rows_of(b, a->o, a->ldo, b->o0, b->h);
-    const __m512 factor = _mm512_set1_ps(a->d->alpha * LOG2E);
-    o.to = (char *)a->o + ((const char *)o.x - (const char *)a->o);
-    for (int r = 0; r < b->n; r += GROUP) {
-        __m512 s[GROUP][4];
-        float top[GROUP], l[GROUP];
-        const char *line[GROUP];
-        fetch_ahead(b, r);
-        lines_of(line, b, &q, b->q_packed, r);
-        multiply(s, line, 4, b->k_turned, LANES, b->D / 2, NV);
-        soften(s, top, l, factor, b->last, NV);
-        keep_rows(b->weights, s, NV);
+    const struct ek_jagged_rows o = out_of(b, a->o, a->ldo, b->o0, b->h);
+    struct terms t = {.step = 4, .B = b->v_pairs, .ldb = b->D, .n = 8 * NV};
+    for (int r = 0; r < b->n + GROUP; r += GROUP) {
+        float *const rows = x->rows[r / GROUP % 2];
+        const bool has_more = r < b->n;
+        if (has_more) {
+            __m512 s[GROUP][4];
+            const char *line[GROUP];
+            ask_query(b, a->q, a->ldq, r);
+            if (!b->is_streaming)
+                ask_query(b, a->o, a->ldo, r);
+            lines_of(line, b, &q, b->q_packed, r);
+            multiply(s, line, 4, b->k_turned, LANES, b->D / 2, NV);
+            keep_scores(b, x, s, NV);
+            largest(x, b->top + r, s, NV);
+            x->less = b->top + r;
+            x->to = rows;
+        }
+        if (r > 0) {
+            if (has_more)
+                ask_keys(b, r);
+            product_beside(b, &o, r - GROUP, &t, x->inverse, has_more ? x : NULL, NV);
+        } else {
+            for (int unit = 0; unit < (NV + 1) / 2 * GROUP; unit++)
+                weigh(x, unit, false);
+        }
+        if (has_more)
+            add_up(x, b->sum + r, NV);
         EK_UNROLL
         for (int i = 0; i < GROUP; i++)
-            line[i] = (const char *)(b->weights + i * LANES / 2);
-        for (int i = 0; a->lse && i < GROUP && r + i < b->n; i++)
-            a->lse[(b->o0 + r + i) * a->d->H + b->h] = top[i] * LN2 + logf(l[i]);
-        EK_UNROLL
-        for (int i = 0; i < GROUP; i++)
-            l[i] = 1 / l[i];
-        product(b, &o, r, line, 4, b->v_pairs, 8 * NV, l);
+            t.line[i] = (const char *)(rows + i * LANES / 2);
     }
+    if (a->lse)
+        keep_lse(b);
 }
 
-static void forward(struct block *b)
+static void forward(struct block *b, struct scores *x)
 {
     const struct ek_jagged_args *a = b->a;
     const struct ek_jagged_rows k = rows_of(b, a->k, a->ldk, b->k0, b->h);
@@ -119,49 +264,35 @@ static void forward(struct block *b)
         ek_avx512_jagged_pack_rows(b->q_packed, &q, true);
     switch ((b->n + 15) / 16) {
     case 1:
-        forward_rows(b, 1);
+        forward_rows(b, x, 1);
         break;
     case 2:
-        forward_rows(b, 2);
+        forward_rows(b, x, 2);
         break;
     case 3:
-        forward_rows(b, 3);
+        forward_rows(b, x, 3);
         break;
     default:
-        forward_rows(b, 4);
+        forward_rows(b, x, 4);
         break;
     }
 }
 
 /* --- backward --- */
 
-/* P of four queries from their scores, dx from P and dP. */
-EK_INLINE void weigh(const struct block *b, int r, __m512 s[GROUP][4], __m512 factor,
-                     const int NV)
+/* delta of four rows of bf16: what products take is what they are made of. */
+static void delta_of_four(float delta[GROUP], const char *const x[GROUP],
+                          const char *const y[GROUP], int D)
 {
+    __m512 t[GROUP];
     EK_UNROLL
     for (int i = 0; i < GROUP; i++) {
-        const __m512 lse = _mm512_set1_ps(b->lse[r + i]);
-        EK_UNROLL
-        for (int v = 0; v < NV; v++) {
-            s[i][v] = exp2_short(_mm512_fmsub_ps(s[i][v], factor, lse));
-            if (v == NV - 1)
-                s[i][v] = _mm512_maskz_mov_ps(b->last, s[i][v]);
-            _mm512_store_ps(b->weights + i * LANES + 16 * v, s[i][v]);
-        }
+        t[i] = _mm512_setzero_ps();
+        for (int c = 0; c < D; c += 32)
+            t[i] = _mm512_dpbf16_ps(t[i], (__m512bh)_mm512_loadu_si512(x[i] + 2 * c),
+                                    (__m512bh)_mm512_loadu_si512(y[i] + 2 * c));
     }
-}
-
-EK_INLINE void slope(const struct block *b, int r, __m512 dp[GROUP][4], const int NV)
-{
-    EK_UNROLL
-    for (int i = 0; i < GROUP; i++) {
-        const __m512 delta = _mm512_set1_ps(b->delta[r + i]);
-        EK_UNROLL
-        for (int v = 0; v < NV; v++)
-            dp[i][v] = _mm512_mul_ps(_mm512_load_ps(b->weights + i * LANES + 16 * v),
-                                     _mm512_sub_ps(dp[i][v], delta));
-    }
+    _mm_store_ps(delta, _mm512_castps512_ps128(sum_of_four(t)));
 }
 
 /* What backward needs of four queries beside their rows. */
@@ -169,76 +300,108 @@ static void take_queries(struct block *b, const struct ek_jagged_rows *q,
                          const struct ek_jagged_rows *g, int r)
 {
     const struct ek_jagged_args *a = b->a;
-    const struct ek_jagged_rows q4 = some_of(q, r), g4 = some_of(g, r);
     const struct ek_jagged_rows o = rows_of(b, a->o, a->ldo, b->o0, b->h);
-    const struct ek_jagged_rows o4 = some_of(&o, r);
-    ek_avx512_jagged_pack_pairs(b->q_pairs + r / 2 * b->D, &q4, true);
-    ek_avx512_jagged_pack_pairs(b->d_pairs + r / 2 * b->D, &g4, true);
-    ek_avx512_jagged_delta(b->delta + r, &g4, o4.x, true);
-    if (b->dtype == EK_DTYPE_F32) {
-        ek_avx512_jagged_pack_rows(b->q_packed + r * b->D / 2, &q4, true);
-        ek_avx512_jagged_pack_rows(b->d_packed + r * b->D / 2, &g4, true);
-    }
+    float *q_pairs = b->q_pairs + r / 2 * b->D, *d_pairs = b->d_pairs + r / 2 * b->D;
     for (int i = r; i < r + GROUP; i++)
-        b->lse[i] = i < b->n ? a->lse[(b->o0 + i) * a->d->H + b->h] / LN2 : 0;
+        b->lse[i] = i < b->n ? a->lse[(b->o0 + i) * a->d->H + b->h] * LOG2E : 0;
+    if (b->dtype == EK_DTYPE_BF16) {
+        const char *q_line[GROUP], *g_line[GROUP], *o_line[GROUP];
+        lines_of(q_line, b, q, NULL, r);
+        lines_of(g_line, b, g, NULL, r);
+        lines_of(o_line, b, &o, NULL, r);
+        pairs_of_lines(q_pairs, q_line, b->D);
+        pairs_of_lines(d_pairs, g_line, b->D);
+        delta_of_four(b->delta + r, g_line, o_line, b->D);
+        return;
+    }
+    const struct ek_jagged_rows q4 = some_of(q, r), g4 = some_of(g, r);
+    const struct ek_jagged_rows o4 = some_of(&o, r);
+    ek_avx512_jagged_pack_pairs(q_pairs, &q4, true);
+    ek_avx512_jagged_pack_pairs(d_pairs, &g4, true);
+    ek_avx512_jagged_delta(b->delta + r, &g4, o4.x, true);
+    ek_avx512_jagged_pack_rows(b->q_packed + r * b->D / 2, &q4, true);
+    ek_avx512_jagged_pack_rows(b->d_packed + r * b->D / 2, &g4, true);
 }
 
-/* The queries: P and dx of all of them, and dq. */
-EK_INLINE void backward_rows(struct block *b, const struct ek_jagged_rows *q,
-                             const struct ek_jagged_rows *g,
-                             const struct ek_jagged_rows *dq, const int NV)
+/* dx of four queries from their P and dP. */
+EK_INLINE void slope(const struct block *b, const struct scores *x, int r,
+                     __m512 dp[GROUP][4], const int NV)
 {
-    const float alpha = b->a->d->alpha, alphas[GROUP] = {alpha, alpha, alpha, alpha};
-    const __m512 factor = _mm512_set1_ps(alpha * LOG2E);
-    for (int r = 0; r < b->n; r += GROUP) {
-        __m512 x[GROUP][4];
-        const char *line[GROUP];
-        fetch_ahead(b, r);
-        take_queries(b, q, g, r);
-        lines_of(line, b, q, b->q_packed, r);
-        multiply(x, line, 4, b->k_turned, LANES, b->D / 2, NV);
-        weigh(b, r, x, factor, NV);
-        keep_pairs(b->p + r / 2 * LANES, x, NV);
-        lines_of(line, b, g, b->d_packed, r);
-        multiply(x, line, 4, b->v_turned, LANES, b->D / 2, NV);
-        slope(b, r, x, NV);
-        keep_pairs(b->dx + r / 2 * LANES, x, NV);
-        keep_rows(b->weights, x, NV);
+    EK_UNROLL
+    for (int i = 0; i < GROUP; i++) {
+        const __m512 delta = _mm512_set1_ps(b->delta[r + i]);
         EK_UNROLL
-        for (int i = 0; i < GROUP; i++)
-            line[i] = (const char *)(b->weights + i * LANES / 2);
-        product(b, dq, r, line, 4, b->k_pairs, 8 * NV, alphas);
+        for (int v = 0; v < NV; v++)
+            dp[i][v] = _mm512_mul_ps(_mm512_load_ps(x->s[i] + 16 * v),
+                                     _mm512_sub_ps(dp[i][v], delta));
     }
 }
 
-/* The keys: dv and dk, four rows at a time. */
-static void backward_keys(const struct block *b, const struct ek_jagged_rows *dk,
-                          const struct ek_jagged_rows *dv)
+/* P and dx of all queries, and dq: a group's scores, dq of the group before, dP beside
+ * which the scores become weights. */
+EK_INLINE void backward_rows(struct block *b, struct scores *x,
+                             const struct gradients *y, const int NV)
 {
-    const float alpha = b->a->d->alpha, ones[GROUP] = {1, 1, 1, 1};
-    const float alphas[GROUP] = {alpha, alpha, alpha, alpha};
+    const struct ek_jagged_args *a = b->a;
+    struct terms dq = {.step = 4, .B = b->k_pairs, .ldb = b->D, .n = 8 * NV};
+    for (int i = 0; i < GROUP; i++)
+        dq.line[i] = (const char *)(x->rows[0] + i * LANES / 2);
+    for (int r = 0; r < b->n; r += GROUP) {
+        __m512 s[GROUP][4];
+        struct terms t = {.step = 4, .B = b->k_turned, .ldb = LANES, .n = b->D / 2};
+        ask_query(b, a->q, a->ldq, r);
+        ask_query(b, a->o, a->ldo, r);
+        take_queries(b, &y->q, &y->d_o, r);
+        lines_of(t.line, b, &y->q, b->q_packed, r);
+        multiply(s, t.line, 4, t.B, LANES, t.n, NV);
+        keep_scores(b, x, s, NV);
+        if (r > 0) {
+            ask_keys(b, r);
+            product_beside(b, &y->dq, r - GROUP, &dq, y->alpha, NULL, NV);
+        }
+        ask_query(b, a->d_o, a->ldo, r);
+        if (!b->is_streaming)
+            ask_query(b, a->dq, a->ldq, r);
+        x->to = b->p + r / 2 * LANES;
+        x->less = b->lse + r;
+        lines_of(t.line, b, &y->d_o, b->d_packed, r);
+        t.B = b->v_turned;
+        multiply_beside(s, &t, x, NV, NV, true);
+        slope(b, x, r, s, NV);
+        keep_pairs(b->dx + r / 2 * LANES, s, NV);
+        keep_rows(x->rows[0], s, NV);
+    }
+    product_beside(b, &y->dq, (b->n - 1) / GROUP * GROUP, &dq, y->alpha, NULL, NV);
+}
+
+/* Rows of dk or dv from pairs of queries, turned in place. */
+static void backward_keys(const struct block *b, const struct ek_jagged_rows *to,
+                          const float *pairs, const float *B, const float factor[GROUP])
+{
     const int64_t n = (b->n + GROUP - 1) / GROUP * (GROUP / 2), step = LANES * 4;
     for (int r = 0; r < b->n; r += GROUP) {
         const char *line[GROUP];
         EK_UNROLL
         for (int i = 0; i < GROUP; i++)
-            line[i] = (const char *)(b->p + r + i);
-        product(b, dv, r, line, step, b->d_pairs, n, ones);
-        EK_UNROLL
-        for (int i = 0; i < GROUP; i++)
-            line[i] = (const char *)(b->dx + r + i);
-        product(b, dk, r, line, step, b->q_pairs, n, alphas);
+            line[i] = (const char *)(pairs + r + i);
+        if (!b->is_streaming)
+            fetch_rows(b, to->x, to->ld, r + AHEAD, b->n - r - AHEAD, 0);
+        product(b, to, r, line, step, B, n, factor);
     }
 }
 
-static void backward(struct block *b)
+static void backward(struct block *b, struct scores *x)
 {
     const struct ek_jagged_args *a = b->a;
-    const struct ek_jagged_rows q = rows_of(b, a->q, a->ldq, b->q0, b->h);
-    const struct ek_jagged_rows g = rows_of(b, a->d_o, a->ldo, b->o0, b->h);
+    const float alpha = a->d->alpha, ones[GROUP] = {1, 1, 1, 1};
+    const struct gradients y = {
+        .q = rows_of(b, a->q, a->ldq, b->q0, b->h),
+        .d_o = rows_of(b, a->d_o, a->ldo, b->o0, b->h),
+        .dq = out_of(b, a->dq, a->ldq, b->q0, b->h),
+        .alpha = {alpha, alpha, alpha, alpha},
+    };
     const struct ek_jagged_rows k = rows_of(b, a->k, a->ldk, b->k0, b->h);
     const struct ek_jagged_rows v = rows_of(b, a->v, a->ldv, b->k0, b->h);
-    const struct ek_jagged_rows dq = out_of(b, a->dq, a->ldq, b->q0, b->h);
     const struct ek_jagged_rows dk = out_of(b, a->dk, a->ldk, b->k0, b->h);
     const struct ek_jagged_rows dv = out_of(b, a->dv, a->ldv, b->k0, b->h);
     ek_avx512_jagged_pack_turned(b->k_turned, &k, true);
@@ -246,24 +409,25 @@ static void backward(struct block *b)
     ek_avx512_jagged_pack_pairs(b->k_pairs, &k, true);
     switch ((b->n + 15) / 16) {
     case 1:
-        backward_rows(b, &q, &g, &dq, 1);
+        backward_rows(b, x, &y, 1);
         break;
     case 2:
-        backward_rows(b, &q, &g, &dq, 2);
+        backward_rows(b, x, &y, 2);
         break;
     case 3:
-        backward_rows(b, &q, &g, &dq, 3);
+        backward_rows(b, x, &y, 3);
         break;
     default:
-        backward_rows(b, &q, &g, &dq, 4);
+        backward_rows(b, x, &y, 4);
         break;
     }
-    backward_keys(b, &dk, &dv);
+    backward_keys(b, &dv, b->p, b->d_pairs, ones);
+    backward_keys(b, &dk, b->dx, b->q_pairs, y.alpha);
 }
 
 /* --- tiles --- */
 
-static void carve_block(struct block *b, float *at)
+static struct scores *carve_block(struct block *b, float *at)
 {
     const int64_t words = (int64_t)b->D / 2 * LANES;
     float **const forms[] = {&b->k_turned, &b->v_turned, &b->k_pairs,  &b->v_pairs,
@@ -272,7 +436,37 @@ static void carve_block(struct block *b, float *at)
         *forms[i] = carve(&at, words);
     b->p = carve(&at, LANES / 2 * LANES);
     b->dx = carve(&at, LANES / 2 * LANES);
-    b->weights = carve(&at, GROUP * LANES);
+    return (struct scores *)(void *)at;
+}
+
+/* The tile behind t, if there is one. */
+static void set_next(struct block *b, const struct ek_jagged_tile *t)
+{
+    const struct ek_jagged_plan *p = b->a->plan;
+    const struct ek_jagged_tile *end =
+        b->is_backward ? p->bwd + p->n_bwd : p->fwd + p->n_fwd;
+    b->next.lo = b->next.hi = b->next.h = 0;
+    b->next.s = b->s;
+    if (t + 1 >= end)
+        return;
+    b->next.s = ek_jagged_seq_of(b->a->d, b->a->batch, t[1].b);
+    b->next.lo = t[1].lo;
+    b->next.hi = t[1].hi;
+    b->next.h = t[1].h;
+}
+
+/* What the tile needs first, in case nobody asked. */
+static void ask_first(const struct block *b, const struct ek_jagged_tile *t)
+{
+    const struct ek_jagged_args *a = b->a;
+    fetch(b, a->k, a->ldk, b->s.k0, t->lo, LANES);
+    fetch(b, a->v, a->ldv, b->s.k0, t->lo, LANES);
+    fetch(b, a->q, a->ldq, b->s.q0, t->lo, AHEAD);
+    fetch(b, a->o, a->ldo, b->s.o0, t->lo, AHEAD);
+    if (!b->is_backward)
+        return;
+    fetch(b, a->d_o, a->ldo, b->s.o0, t->lo, AHEAD);
+    fetch(b, a->dq, a->ldq, b->s.q0, t->lo, AHEAD);
 }
 
 void ek_avx512_jagged_blocks(const struct ek_jagged_args *a,
@@ -287,9 +481,11 @@ void ek_avx512_jagged_blocks(const struct ek_jagged_args *a,
     b.D = a->d->D;
     b.dtype = a->d->dtype;
     b.is_backward = is_backward;
-    carve_block(&b, scratch);
-    fetch_keys(&b, t->lo, LANES);
-    fetch_queries(&b, t->lo, AHEAD);
+    b.is_streaming = is_streamed(a);
+    struct scores *x = carve_block(&b, scratch);
+    x->factor = a->d->alpha * LOG2E;
+    set_next(&b, t);
+    ask_first(&b, t);
     for (b.i = t->lo; b.i < t->hi; b.i += LANES) {
         b.n = (int)(t->hi - b.i < LANES ? t->hi - b.i : LANES);
         b.q0 = b.s.q0 + b.i;
@@ -297,8 +493,8 @@ void ek_avx512_jagged_blocks(const struct ek_jagged_args *a,
         b.k0 = b.s.k0 + b.i;
         b.last = first_lanes(b.n - (b.n - 1) / 16 * 16);
         if (is_backward)
-            backward(&b);
+            backward(&b, x);
         else
-            forward(&b);
+            forward(&b, x);
     }
 }

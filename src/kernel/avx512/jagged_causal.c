@@ -185,7 +185,8 @@ static void forward_queries(struct block *b, struct course *c)
     for (p.r = 0; p.r < b->n; p.r += GROUP) {
         const char *line[GROUP];
         fetch(b, a->q, a->ldq, b->s.q0, b->i + p.r + AHEAD, GROUP);
-        fetch(b, a->o, a->ldo, b->s.o0, b->i + p.r + AHEAD, GROUP);
+        if (!b->is_streaming)
+            fetch(b, a->o, a->ldo, b->s.o0, b->i + p.r + AHEAD, GROUP);
         fetch_keys(b, b->i + LANES + p.r, GROUP);
         lines_of(line, b, &q, b->q_packed, p.r);
         for (int at = 0; at <= b->i + p.r; at += LANES) {
@@ -329,7 +330,7 @@ static void accumulate(const struct block *b, struct keys k, const float *pairs,
         EK_UNROLL
         for (int i = 0; i < GROUP; i++)
             k.line[i] = (const char *)(pairs + from * LANES + r + i);
-        if (k.is_last)
+        if (k.is_last && !b->is_streaming)
             fetch_head(b, k.to->to, k.to->ld, 0, at + r + AHEAD, GROUP, 0);
         k.r = at + r;
         k.sums = sums + k.r * b->D;
@@ -384,7 +385,8 @@ static void backward_queries(struct block *b, struct course *c)
         const char *q_line[GROUP], *d_line[GROUP], *line[GROUP];
         fetch(b, a->q, a->ldq, b->s.q0, b->i + p.r + AHEAD, GROUP);
         fetch(b, a->d_o, a->ldo, b->s.o0, b->i + p.r + AHEAD, GROUP);
-        fetch(b, a->dq, a->ldq, b->s.q0, b->i + p.r + AHEAD, GROUP);
+        if (!b->is_streaming)
+            fetch(b, a->dq, a->ldq, b->s.q0, b->i + p.r + AHEAD, GROUP);
         fetch_keys(b, b->i + LANES + p.r, GROUP);
         take_queries(b, &q, &d, p.r);
         lines_of(q_line, b, &q, b->q_packed, p.r);
@@ -447,6 +449,7 @@ void ek_avx512_jagged_causal(const struct ek_jagged_args *a,
                       .D = a->d->D,
                       .dtype = a->d->dtype,
                       .is_backward = is_backward,
+                      .is_streaming = is_streamed(a),
                       .n_keys = t->hi,
                       .scale = ek_jagged_scale_of(a, t->b)};
     struct course *c = carve_causal(&b, scratch);

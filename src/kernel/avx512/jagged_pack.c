@@ -83,7 +83,10 @@ EK_INLINE void pack_rows(float *to, const struct ek_jagged_rows *r,
 EK_INLINE void pack_pair(float *to, const struct ek_jagged_rows *r, int64_t i,
                          const enum ek_dtype t, const bool is_whole)
 {
-    for (int64_t c = 0; c < r->Dp; c += 16)
+    const uint16_t *x = (const uint16_t *)r->x + i * r->ld;
+    for (int64_t c = 0; t == EK_DTYPE_BF16 && is_whole && c < r->Dp; c += 32)
+        pair_32(to + c, _mm512_loadu_si512(x + c), _mm512_loadu_si512(x + r->ld + c));
+    for (int64_t c = 0; !(t == EK_DTYPE_BF16 && is_whole) && c < r->Dp; c += 16)
         _mm512_storeu_si512(to + c,
                             pair_words(both_of(load16_bf16(r, i, c, t, is_whole),
                                                load16_bf16(r, i + 1, c, t, is_whole))));

@@ -16,8 +16,9 @@
 
 #include <string.h>
 
-#define GROUP 4  /* rows at a time: 4 by 4 registers of sums */
-#define AHEAD 16 /* rows from asking to use */
+#define GROUP    4         /* rows at a time: 4 by 4 registers of sums */
+#define AHEAD    16        /* rows from asking to use */
+#define STREAMED (1 << 20) /* bytes of a tensor */
 
 /* Up to 64 queries of one sequence and head in hand. */
 struct block {
@@ -29,12 +30,17 @@ struct block {
     int n, D;
     enum ek_dtype dtype;
     bool is_backward;
-    __mmask16 last; /* keys of the last vector */
+    bool is_streaming; /* outputs, of bf16, leave past the caches */
+    __mmask16 last;    /* keys of the last vector */
     float *k_turned, *v_turned, *k_pairs, *v_pairs, *q_pairs, *d_pairs;
     float *q_packed, *d_packed; /* rows in bf16, where theirs are f32 */
     float *p, *dx;              /* [64/2][ld] pairs of queries */
-    float *weights;             /* [GROUP][ld] */
-    float lse[LANES], delta[LANES];
+    /* jagged_block.c: log2 of LSE, o.do; or the largest score and the sum of weights */
+    _Alignas(64) float lse[LANES], delta[LANES], top[LANES], sum[LANES];
+    struct {
+        struct ek_jagged_seq s;
+        int64_t h, lo, hi;
+    } next; /* tile, of no rows if there is none */
     /* jagged_short.c */
     int n_keys, ld; /* keys; keys up to 64 or 128: floats of a row of p and dx */
     float *dk_sum, *dv_sum; /* [keys][D] */
@@ -54,6 +60,32 @@ static inline struct ek_jagged_rows rows_of(const struct block *b, const void *x
                                    .Dp = b->D,
                                    .n = b->n,
                                    .padded = (b->n + 15) / 16 * 16};
+}
+
+/* True when outputs are whole lines and more than a second-level cache holds, so that
+ * whoever reads them finds them elsewhere anyway: then they need not be read before they
+ * are written, and leave what is there alone. */
+static inline bool is_streamed(const struct ek_jagged_args *a)
+{
+    const struct ek_jagged_batch *x = a->batch;
+    const int64_t rows = x->q_offsets[x->B] - x->q_offsets[0];
+    const int64_t bytes = rows * a->d->H * a->d->D * 2;
+    const int64_t ld = a->ldq | a->ldk | a->ldv | a->ldo;
+    const uintptr_t at =
+        (uintptr_t)a->o | (uintptr_t)a->dq | (uintptr_t)a->dk | (uintptr_t)a->dv;
+    return a->d->dtype == EK_DTYPE_BF16 && bytes > STREAMED && ld % 32 == 0 &&
+           at % 64 == 0;
+}
+
+/* Asks for columns of head h of rows row.., n or GROUP, into the second-level cache. */
+static inline void fetch_rows(const struct block *b, const void *x, int64_t ld,
+                              int64_t row, int64_t n, int64_t h)
+{
+    const int64_t size = (int64_t)ek_dtype_block_bytes(b->dtype);
+    const char *at = (const char *)x + (row * ld + h * b->D) * size;
+    for (int64_t r = 0; r < n && r < GROUP; r++, at += ld * size)
+        for (int64_t c = 0; c < b->D * size; c += 64)
+            _mm_prefetch(at + c, _MM_HINT_T1);
 }
 
 /* Asks for rows [i, i+n) of the sequence, below b->end, head h, into the second-level
@@ -117,34 +149,52 @@ static inline void lines_of(const char *line[GROUP], const struct block *b,
     }
 }
 
-/* sum[i][v] = sum over n words of line[i], step bytes apart, times rows of B. */
-EK_INLINE void multiply(__m512 sum[GROUP][4], const char *const line[GROUP],
-                        int64_t step, const float *B, int64_t ldb, int64_t n,
-                        const int NV)
+/* Four rows of words, `step` bytes apart, and n rows of B. */
+struct terms {
+    const char *line[GROUP];
+    int64_t step;
+    const float *B;
+    int64_t ldb, n;
+};
+
+EK_INLINE void clear(__m512 sum[GROUP][4], const int NV)
 {
-    const char *a0 = line[0], *a1 = line[1], *a2 = line[2], *a3 = line[3];
     EK_UNROLL
     for (int i = 0; i < GROUP; i++)
         EK_UNROLL
     for (int v = 0; v < NV; v++)
         sum[i][v] = _mm512_setzero_ps();
-    for (int64_t k = 0; k < n; k++, B += ldb) {
-        const char *const at[GROUP] = {a0 + k * step, a1 + k * step, a2 + k * step,
-                                       a3 + k * step};
-        __m512bh x[4];
+}
+
+/* sum[i][v] += word k of line[i] times row k of B. */
+EK_INLINE void add_word(__m512 sum[GROUP][4], const struct terms *t, int64_t k,
+                        const int NV)
+{
+    const float *B = t->B + k * t->ldb;
+    __m512bh x[4];
+    EK_UNROLL
+    for (int v = 0; v < NV; v++)
+        x[v] = (__m512bh)_mm512_loadu_ps(B + 16 * v);
+    EK_UNROLL
+    for (int i = 0; i < GROUP; i++) {
+        int32_t word;
+        memcpy(&word, t->line[i] + k * t->step, sizeof word);
+        const __m512bh y = (__m512bh)_mm512_set1_epi32(word);
         EK_UNROLL
         for (int v = 0; v < NV; v++)
-            x[v] = (__m512bh)_mm512_loadu_ps(B + 16 * v);
-        EK_UNROLL
-        for (int i = 0; i < GROUP; i++) {
-            int32_t word;
-            memcpy(&word, at[i], sizeof word);
-            const __m512bh y = (__m512bh)_mm512_set1_epi32(word);
-            EK_UNROLL
-            for (int v = 0; v < NV; v++)
-                sum[i][v] = _mm512_dpbf16_ps(sum[i][v], y, x[v]);
-        }
+            sum[i][v] = _mm512_dpbf16_ps(sum[i][v], y, x[v]);
     }
+}
+
+/* sum[i][v] = sum over n words of line[i], step bytes apart, times rows of B. */
+EK_INLINE void multiply(__m512 sum[GROUP][4], const char *const line[GROUP],
+                        int64_t step, const float *B, int64_t ldb, int64_t n,
+                        const int NV)
+{
+    const struct terms t = {{line[0], line[1], line[2], line[3]}, step, B, ldb, n};
+    clear(sum, NV);
+    for (int64_t k = 0; k < n; k++)
+        add_word(sum, &t, k, NV);
 }
 
 /* Columns [c, c+16 NV) of four rows from r on, times their factors. */
@@ -162,7 +212,10 @@ EK_INLINE void put(const struct block *b, void *to, int64_t ld, int64_t c,
         for (int v = 0; v < NV; v += 2) {
             const __m512 low = _mm512_mul_ps(f, x[i][v]);
             const __m512 high = _mm512_mul_ps(f, x[i][v + 1]);
-            if (b->dtype == EK_DTYPE_BF16) {
+            if (b->is_streaming) {
+                _mm512_stream_si512((void *)((uint16_t *)to + at + 16 * v),
+                                    (__m512i)_mm512_cvtne2ps_pbh(high, low));
+            } else if (b->dtype == EK_DTYPE_BF16) {
                 _mm512_storeu_si512((uint16_t *)to + at + 16 * v,
                                     (__m512i)_mm512_cvtne2ps_pbh(high, low));
             } else {
@@ -173,23 +226,30 @@ EK_INLINE void put(const struct block *b, void *to, int64_t ld, int64_t c,
     }
 }
 
-/* Four rows of `to` from row r on = factor (lines . B), B (n, D). */
-static inline void product(const struct block *b, const struct ek_jagged_rows *to,
-                           int r, const char *const line[GROUP], int64_t step,
-                           const float *B, int64_t n, const float factor[GROUP])
+/* Columns c.. of four rows of `to` from row r on = factor (lines . B), B (n, D). */
+EK_INLINE void product_from(const struct block *b, const struct ek_jagged_rows *to,
+                            int r, const struct terms *t, const float factor[GROUP],
+                            int64_t c)
 {
     __m512 sum[GROUP][4];
     const int64_t size = b->dtype == EK_DTYPE_BF16 ? 2 : 4;
     char *at = (char *)to->to + r * to->ld * size;
-    int64_t c = 0;
     for (; c + 64 <= b->D; c += 64) {
-        multiply(sum, line, step, B + c, b->D, n, 4);
+        multiply(sum, t->line, t->step, t->B + c, b->D, t->n, 4);
         put(b, at, to->ld, c, sum, factor, b->n - r, 4);
     }
     if (c < b->D) {
-        multiply(sum, line, step, B + c, b->D, n, 2);
+        multiply(sum, t->line, t->step, t->B + c, b->D, t->n, 2);
         put(b, at, to->ld, c, sum, factor, b->n - r, 2);
     }
+}
+
+static inline void product(const struct block *b, const struct ek_jagged_rows *to,
+                           int r, const char *const line[GROUP], int64_t step,
+                           const float *B, int64_t n, const float factor[GROUP])
+{
+    const struct terms t = {{line[0], line[1], line[2], line[3]}, step, B, b->D, n};
+    product_from(b, to, r, &t, factor, 0);
 }
 
 /* Weights of four queries as rows of pairs of keys; lane by lane as they come. */
@@ -205,6 +265,16 @@ EK_INLINE void keep_rows(float *to, __m512 x[GROUP][4], const int NV)
     }
 }
 
+/* Four rows of bf16 as pairs. */
+EK_INLINE void pairs_of_lines(float *to, const char *const line[GROUP], int D)
+{
+    EK_UNROLL
+    for (int i = 0; i < GROUP; i += 2, to += D)
+        for (int c = 0; c < D; c += 32)
+            pair_32(to + c, _mm512_loadu_si512(line[i] + 2 * c),
+                    _mm512_loadu_si512(line[i + 1] + 2 * c));
+}
+
 /* The same as pairs of queries. */
 EK_INLINE void keep_pairs(float *to, __m512 x[GROUP][4], const int NV)
 {
@@ -215,6 +285,31 @@ EK_INLINE void keep_pairs(float *to, __m512 x[GROUP][4], const int NV)
         _mm512_store_si512(
             to + i / 2 * LANES + 16 * v,
             pair_words((__m512i)_mm512_cvtne2ps_pbh(x[i + 1][v], x[i][v])));
+}
+
+/* --- across lanes: lane i of the result is x[i]'s --- */
+
+#define OF_FOUR(op, x)                                                                 \
+    do {                                                                               \
+        const __m512 a =                                                               \
+            op(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));        \
+        const __m512 b =                                                               \
+            op(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));        \
+        const __m512d c = _mm512_castps_pd(a), d = _mm512_castps_pd(b);                \
+        __m512 y = op(_mm512_castpd_ps(_mm512_unpacklo_pd(c, d)),                      \
+                      _mm512_castpd_ps(_mm512_unpackhi_pd(c, d)));                     \
+        y = op(y, _mm512_shuffle_f32x4(y, y, 0x4e));                                   \
+        return op(y, _mm512_shuffle_f32x4(y, y, 0xb1));                                \
+    } while (0)
+
+EK_INLINE __m512 sum_of_four(const __m512 x[GROUP])
+{
+    OF_FOUR(_mm512_add_ps, x);
+}
+
+EK_INLINE __m512 max_of_four(const __m512 x[GROUP])
+{
+    OF_FOUR(_mm512_max_ps, x);
 }
 
 #endif

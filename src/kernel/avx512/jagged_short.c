@@ -246,7 +246,8 @@ static void forward_queries(struct block *b, struct group *g)
     for (int r = 0; r < b->n; r += GROUP) {
         const char *line[GROUP];
         fetch(b, a->q, a->ldq, b->s.q0, b->i + r + AHEAD, GROUP);
-        fetch(b, a->o, a->ldo, b->s.o0, b->i + r + AHEAD, GROUP);
+        if (!b->is_streaming)
+            fetch(b, a->o, a->ldo, b->s.o0, b->i + r + AHEAD, GROUP);
         lines_of(line, b, &q, b->q_packed, r);
         for (int at = 0; at < b->n_keys; at += LANES)
             weigh(b, g, line, at);
@@ -339,7 +340,8 @@ static void backward_queries(struct block *b, struct group *g)
         const char *q_line[GROUP], *d_line[GROUP], *line[GROUP];
         fetch(b, a->q, a->ldq, b->s.q0, b->i + r + AHEAD, GROUP);
         fetch(b, a->d_o, a->ldo, b->s.o0, b->i + r + AHEAD, GROUP);
-        fetch(b, a->dq, a->ldq, b->s.q0, b->i + r + AHEAD, GROUP);
+        if (!b->is_streaming)
+            fetch(b, a->dq, a->ldq, b->s.q0, b->i + r + AHEAD, GROUP);
         take_queries(b, &q, &d, r);
         lines_of(q_line, b, &q, b->q_packed, r);
         lines_of(d_line, b, &d, b->d_packed, r);
@@ -391,6 +393,7 @@ void ek_avx512_jagged_short(const struct ek_jagged_args *a,
     b.D = a->d->D;
     b.dtype = a->d->dtype;
     b.is_backward = is_backward;
+    b.is_streaming = is_streamed(a);
     b.n_keys = (int)b.s.Lk;
     b.ld = b.n_keys <= LANES ? LANES : KEYS_MAX;
     b.scale = ek_jagged_scale_of(a, t->b);

@@ -166,4 +166,15 @@ EK_INLINE __m512i pair_words(__m512i both)
     return _mm512_permutexvar_epi16(order, both);
 }
 
+/* The pairs of 32 columns of two rows of bf16. */
+EK_INLINE void pair_32(float *to, __m512i even, __m512i odd)
+{
+    const __m512i low =
+        _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8,
+                         39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
+    _mm512_storeu_si512(to, _mm512_permutex2var_epi16(even, low, odd));
+    _mm512_storeu_si512(to + 16, _mm512_permutex2var_epi16(even, high, odd));
+}
+
 #endif

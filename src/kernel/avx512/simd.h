@@ -35,6 +35,26 @@ EK_INLINE __m512 exp_ps(__m512 x)
     return _mm512_scalef_ps(p, n);
 }
 
+/* log2 x of x >= 1, finite: x = 2^n m, m in [1,2), and log m = 2 artanh s with s = (m-1)/(m+1)
+ * below 1/3, by its series to s^15. Absolute error below 4e-7. */
+EK_INLINE __m512 log2_ps(__m512 x)
+{
+    const __m512 one = _mm512_set1_ps(1.0f);
+    const __m512 n = _mm512_getexp_ps(x);
+    const __m512 m = _mm512_getmant_ps(x, _MM_MANT_NORM_1_2, _MM_MANT_SIGN_src);
+    const __m512 s = _mm512_div_ps(_mm512_sub_ps(m, one), _mm512_add_ps(m, one));
+    const __m512 z = _mm512_mul_ps(s, s);
+    __m512 p = _mm512_set1_ps(1.0f / 15);
+    p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(1.0f / 13));
+    p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(1.0f / 11));
+    p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(1.0f / 9));
+    p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(1.0f / 7));
+    p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(1.0f / 5));
+    p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(1.0f / 3));
+    p = _mm512_fmadd_ps(p, z, one);
+    return _mm512_fmadd_ps(_mm512_mul_ps(s, p), _mm512_set1_ps(2 * 1.44269504f), n);
+}
+
 /* tanh x: (e-1)/(e+1) with e = exp(2x), and below 1/2, where that cancels, the series
  * x (1 - x^2/3 + 2x^4/15 - ...) to x^13. Relative error below 4e-7. */
 EK_INLINE __m512 tanh_ps(__m512 x)

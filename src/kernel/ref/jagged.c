@@ -144,10 +144,10 @@ static void forward_softmax(const struct walk *w, int64_t i, float *o)
         l += (float)n_pad * expf(0 - m);
         l -= (float)n_pad * expf(0 - m);
     }
-    for (int64_t c = 0; c < w->a->d->D; c++)
-        o[c] = l > 0 ? o[c] / l : 0;
+    for (int64_t c = 0; c < w->a->d->D; c++) /* NaN stays */
+        o[c] = l <= 0 ? 0 : o[c] / l;
     if (w->a->lse)
-        w->a->lse[(w->s.o0 + i) * w->a->d->H + w->h] = l > 0 ? m + logf(l) : -INFINITY;
+        w->a->lse[(w->s.o0 + i) * w->a->d->H + w->h] = l <= 0 ? -INFINITY : m + logf(l);
 }
 
 static void forward_phi(const struct walk *w, int64_t i, float *o)
