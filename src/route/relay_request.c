@@ -117,6 +117,16 @@ static struct ek_text find_pair(struct ek_text list, char separator, const char 
     return ek_text_of(NULL, 0);
 }
 
+/* By a name as a person wrote it: case does not count. */
+static struct ek_text find_field(const struct ek_head *h, const char *name)
+{
+    for (size_t i = 0; i < h->n_fields; i++) {
+        if (ek_text_same(h->fields[i].name, ek_text_of(name, strlen(name))))
+            return h->fields[i].value;
+    }
+    return ek_text_of(NULL, 0);
+}
+
 static uint64_t key_of(const struct ek_reactor *w, const struct ek_head *h,
                        struct ek_text client)
 {
@@ -126,8 +136,7 @@ static uint64_t key_of(const struct ek_reactor *w, const struct ek_head *h,
     const char *query = h->path.n ? memchr(h->path.p, '?', h->path.n) : NULL;
     switch (c->key) {
     case EK_ROUTE_KEY_HEADER:
-        f = ek_head_field(h, c->key_name);
-        found = f ? f->value : ek_text_of(NULL, 0);
+        found = find_field(h, c->key_name);
         break;
     case EK_ROUTE_KEY_COOKIE:
         f = ek_head_field(h, "cookie");

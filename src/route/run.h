@@ -72,7 +72,7 @@ struct ek_route_config {
     size_t n_backends;
     struct ek_pool_options pool;
     enum ek_route_key key;      /* of policy hash: where the key is */
-    const char *key_name;       /* header, cookie or query key */
+    const char *key_name;       /* header (in any case), cookie or query key */
     const char *admin;          /* "127.0.0.1:9090", "unix:PATH"; NULL: none */
     int32_t threads;            /* 1..; 0: as many as cores may be used */
     int32_t max_connections;    /* of clients, all threads; 20000 */

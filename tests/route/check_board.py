@@ -5,14 +5,16 @@ EK_SCREENSHOT=FILE keeps a picture of it.
 """
 import json
 import os
+import pathlib
 import time
 import unittest
 import urllib.request
 
 import browserkit
 from browserkit import By
-from proxykit import Client, Proxy, frame, start_voice, wait_for
+from proxykit import Client, Keel, Proxy, frame, start_voice, wait_for
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SIZES = {"a": 2, "b": 4, "c": 12}
 SPEAKING_S = float(os.environ.get("EK_BOARD_SECONDS", "0"))
 
@@ -72,6 +74,32 @@ class Board(unittest.TestCase):
         self.assertIn("the most headroom", self.text("#decisions tr")[0])
         if os.environ.get("EK_SCREENSHOT"):
             self.browser.save_screenshot(os.environ["EK_SCREENSHOT"])
+
+    def test_the_example_with_its_backends_places_by_room(self):
+        """What the guide says to type, on free ports."""
+        text = (ROOT / "examples/voice.yaml").read_text()
+        for port, cores in ((9001, 0.2), (9002, 0.4), (9003, 0.8)):
+            real = start_voice(self, "--cores", cores, "--burn-us", 2000)
+            text = text.replace(f"127.0.0.1:{port}", f"127.0.0.1:{real}")
+        text = text.replace("0.0.0.0:8000", "127.0.0.1:0").replace("127.0.0.1:9090",
+                                                                   "127.0.0.1:0")
+        keel = Keel(text)
+        self.addCleanup(keel.__exit__, None)
+        self.assertTrue(wait_for(lambda: keel.metric("backends_reporting") == 3))
+        self.browser.get(f"http://127.0.0.1:{keel.admin}/")
+        self.until(lambda: len(self.text(".backend")) == 3)
+        for _ in range(7):
+            client = Client(keel.port)
+            self.addCleanup(client.close)
+            self.assertEqual(client.upgrade()[0], 101)
+            client.send(frame(b"hello")).exactly(7)
+        there = {n: b["open_sessions"] for n, b in keel.backends().items()}
+        self.assertEqual(sum(there.values()), 7)
+        self.assertEqual(max(there, key=there.get), "c", there)
+        self.until(lambda: [t.split(" of ")[0] for t in self.text(".backend .load")] ==
+                   [str(there[n]) for n in "abc"])
+        self.assertEqual(self.text("#policy"), ["effective capacity"])
+        self.assertIn("the most headroom", " ".join(self.text("#decisions tr")))
 
     def test_a_full_pool_and_a_drain_are_told(self):
         self.call(18)

@@ -6,6 +6,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import unittest
@@ -28,7 +29,7 @@ from check_h2 import Probe, Raw, frame  # noqa: E402
 class Echo:
     """A grpcio server: /t.T/* by name, without generated code."""
 
-    def __init__(self, name, max_streams=None):
+    def __init__(self, name, max_streams=None, credentials=None):
         self.name, self.open, self.total = name, 0, 0
         self.ended = []
         self.lock = threading.Lock()
@@ -42,7 +43,8 @@ class Echo:
             "Chat": stream(self.chat), "Fail": stream(self.fail),
             "Flood": stream(self.flood), "Swallow": stream(self.swallow),
             "Early": stream(self.early), "Mute": stream(self.mute), "Collect": stream(self.collect)}),))
-        self.port = self.server.add_insecure_port("127.0.0.1:0")
+        self.port = (self.server.add_secure_port("127.0.0.1:0", credentials) if credentials
+                     else self.server.add_insecure_port("127.0.0.1:0"))
         self.server.start()
 
     def close(self):
@@ -604,6 +606,34 @@ class Codes(Case):
         self.assertEqual(proxy.process.wait(20), 0)
         proxy.process.terminate = lambda: None
         self._cleanups.pop()  # its metrics are gone with it
+
+
+class Tls(Case):
+    def test_grpc_over_tls_on_both_sides_is_agreed_on_by_alpn_and_verified(self):
+        with tempfile.TemporaryDirectory() as folder:
+            cert, key = f"{folder}/c.pem", f"{folder}/k.pem"
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
+                            "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2", "-subj",
+                            "/CN=localhost", "-addext", "subjectAltName=DNS:localhost",
+                            "-keyout", key, "-out", cert], check=True, capture_output=True)
+            pem = [pathlib.Path(p).read_bytes() for p in (key, cert)]
+            echo = Echo("s", credentials=grpc.ssl_server_credentials([pem]))
+            self.addCleanup(echo.close)
+            words = ["h2=1", "tls=1", "tls_name=localhost", f"cert={cert}", f"key={key}"]
+            client = grpc.ssl_channel_credentials(pem[1])
+            names = (("grpc.ssl_target_name_override", "localhost"),)
+
+            def call(proxy):
+                with grpc.secure_channel(f"127.0.0.1:{proxy.port}", client, names) as channel:
+                    return list(channel.stream_stream("/t.T/Chat")(
+                        iter([b"over", b"tls"]), timeout=30))
+            trusted = self.proxy([f"a=127.0.0.1:{echo.port}"], *words, f"ca={cert}")
+            self.assertEqual(call(trusted), [b"over", b"tls"])
+            self.assertEqual(trusted.metric('h2_streams_total{side="backend"}'), 1)
+            # Signed by nobody that the system knows.
+            with self.assertRaises(grpc.RpcError) as raised:
+                call(self.proxy([f"a=127.0.0.1:{echo.port}"], *words))
+            self.assertEqual(raised.exception.code(), grpc.StatusCode.UNAVAILABLE)
 
 
 class Versions(Case):

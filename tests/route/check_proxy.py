@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
+import warnings
 import urllib.error
 import urllib.request
 
@@ -803,6 +804,25 @@ class Tls(Case):
         client.send("x" * 200000)
         self.assertEqual(len(client.body(client.head()[1])), 200000 + 18)
         client.close()
+
+    def test_versions_of_tls_before_1_2_are_refused(self):
+        proxy = self.proxy([echo_http("a")], f"cert={self.cert}", f"key={self.key}")
+        for version, is_served in ((ssl.TLSVersion.TLSv1_1, False),
+                                   (ssl.TLSVersion.TLSv1_2, True),
+                                   (ssl.TLSVersion.TLSv1_3, True)):
+            context = ssl.create_default_context(cafile=self.cert)
+            context.set_ciphers("ALL:@SECLEVEL=0")  # else this side refuses it
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)
+                context.minimum_version = context.maximum_version = version
+            with socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as raw:
+                if is_served:
+                    s = context.wrap_socket(raw, server_hostname="localhost")
+                    self.assertEqual(Client(sock=s).get()[0], 200)
+                    s.close()
+                    continue
+                with self.assertRaisesRegex(ssl.SSLError, "ALERT_PROTOCOL_VERSION"):
+                    context.wrap_socket(raw, server_hostname="localhost")
 
     def test_a_websocket_over_tls_passes_large_messages_both_ways(self):
         proxy = self.proxy([echo_tunnel], f"cert={self.cert}", f"key={self.key}")
