@@ -18,7 +18,7 @@ struct settings {
     struct ek_opt_list items;
     const char *user, *data;
     int64_t top, threads;
-    bool seen, json;
+    bool all_users, seen, json;
 };
 
 #define AT(member) offsetof(struct settings, member)
@@ -36,12 +36,16 @@ static const struct ek_opt opts[] = {
      .offset = AT(user),
      .value = "NAME",
      .help = "the history of this user of the log, all of it"},
+    {.name = "all_users",
+     .type = EK_OPT_FLAG,
+     .offset = AT(all_users),
+     .help = "for each user of the log, a JSON object a line: user and items"},
     {.name = "data",
      .letter = 'd',
      .type = EK_OPT_STR,
      .offset = AT(data),
      .value = "FILE",
-     .help = "the log of --user; without it, where it was in training"},
+     .help = "the log of users; without it, where it was in training"},
     {.name = "top",
      .letter = 'n',
      .type = EK_OPT_INT,
@@ -73,7 +77,8 @@ static const struct ek_opt_verb table = {
         "Scores are dot products or cosines, as the model was trained; they compare "
         "items of one history and nothing else.",
     .examples = "keel recommend runs/beauty-sasrec --items 12,7,993\n"
-                "keel recommend runs/ml --user 42 --top 20 --json",
+                "keel recommend runs/ml --user 42 --top 20 --json\n"
+                "keel recommend runs/ml --all-users > recommended.jsonl",
     .opts = opts,
     .min_args = 1,
     .max_args = 1,
@@ -156,6 +161,15 @@ static int take_items(struct work *w, struct ek_err *err)
     return rc;
 }
 
+static struct ek_history history_of(const struct ek_events *e, int64_t user)
+{
+    const int64_t first = e->offsets[user];
+    return (struct ek_history){.n = e->offsets[user + 1] - first,
+                               .items = e->items + first,
+                               .times = e->times ? e->times + first : NULL,
+                               .row = first};
+}
+
 static int take_user(struct work *w, struct ek_err *err)
 {
     const struct ek_events *e = &w->t.data.events;
@@ -163,11 +177,7 @@ static int take_user(struct work *w, struct ek_err *err)
     const int64_t u = ek_names_find(&e->users, name, strlen(name));
     if (u < 0)
         return unknown("user", &e->users, name, strlen(name), err);
-    const int64_t first = e->offsets[u];
-    w->history = (struct ek_history){.n = e->offsets[u + 1] - first,
-                                     .items = e->items + first,
-                                     .times = e->times ? e->times + first : NULL,
-                                     .row = first};
+    w->history = history_of(e, u);
     return 0;
 }
 
@@ -177,6 +187,20 @@ static int add_name(struct ek_buf *b, const struct ek_names *names, int64_t i,
     size_t n;
     const char *s = ek_names_get(names, i, &n);
     return is_json ? ek_json_add_str(b, s, n) : ek_buf_add(b, s, n);
+}
+
+/* The last member of an object, and its end. */
+static int add_found(struct ek_buf *b, const struct work *w)
+{
+    int rc = ek_buf_add_str(b, ", \"items\": [");
+    for (int64_t i = 0; !rc && i < w->n; i++) {
+        rc = ek_buf_add_str(b, i ? ", {\"item\": " : "{\"item\": ");
+        if (!rc)
+            rc = add_name(b, &w->t.items, w->items[i], true);
+        if (!rc)
+            rc = ek_buf_addf(b, ", \"score\": %.6g}", (double)w->scores[i]);
+    }
+    return rc ? rc : ek_buf_add_str(b, "]}\n");
 }
 
 static int add_json(struct ek_buf *b, const struct work *w)
@@ -192,15 +216,8 @@ static int add_json(struct ek_buf *b, const struct work *w)
             rc = add_name(b, &w->t.items, w->history.items[i], true);
     }
     if (!rc)
-        rc = ek_buf_add_str(b, "], \"items\": [");
-    for (int64_t i = 0; !rc && i < w->n; i++) {
-        rc = ek_buf_add_str(b, i ? ", {\"item\": " : "{\"item\": ");
-        if (!rc)
-            rc = add_name(b, &w->t.items, w->items[i], true);
-        if (!rc)
-            rc = ek_buf_addf(b, ", \"score\": %.6g}", (double)w->scores[i]);
-    }
-    return rc ? rc : ek_buf_add_str(b, "]}\n");
+        rc = ek_buf_add_char(b, ']');
+    return rc ? rc : add_found(b, w);
 }
 
 static int add_text(struct ek_buf *b, const struct work *w)
@@ -216,12 +233,50 @@ static int add_text(struct ek_buf *b, const struct work *w)
     return rc;
 }
 
+static int find(struct work *w, int64_t k, struct ek_err *err)
+{
+    return ek_recommend(&w->t.evaluate, &w->history, !w->set->seen, w->items, w->scores,
+                        k, &w->n, err);
+}
+
+/* A line for each user as soon as it is there. */
+static int for_all_users(struct work *w, struct ek_buf *line, int64_t k,
+                         struct ek_err *err)
+{
+    const struct ek_events *e = &w->t.data.events;
+    struct ek_progress progress;
+    int rc = 0;
+    ek_progress_begin(&progress, "recommending", false);
+    for (int64_t u = 0; u < e->n_users && !rc; u++) {
+        w->history = history_of(e, u);
+        ek_buf_reset(line);
+        rc = find(w, k, err);
+        if (!rc)
+            rc = ek_buf_add_str(line, "{\"user\": ");
+        if (!rc)
+            rc = add_name(line, &e->users, u, true);
+        if (!rc)
+            rc = add_found(line, w);
+        if (!rc && fwrite(line->data, 1, line->len, stdout) != line->len)
+            rc = ek_err_set(err, EK_EIO, "standard output: %s", ek_status_text(EK_EIO));
+        if (!rc && ek_interrupt_seen())
+            rc = ek_err_set(err, EK_ECANCELED,
+                            "behind user %" PRId64 " of %" PRId64 ": %s", u + 1,
+                            e->n_users, ek_status_text(EK_ECANCELED));
+        ek_progress_show(&progress, u + 1, e->n_users, NULL);
+    }
+    ek_progress_end(&progress);
+    ek_buf_reset(line);
+    return rc;
+}
+
 /* *is_usage: what was asked for is to blame, not a file. */
 static int recommend(struct work *w, struct ek_buf *out, const char *folder,
                      bool *is_usage, struct ek_err *err)
 {
     const struct settings *set = w->set;
-    const struct ek_trained_options o = {.has_data = set->user || set->data,
+    const struct ek_trained_options o = {.has_data =
+                                             set->user || set->data || set->all_users,
                                          .data_path = set->data,
                                          .part = EK_PART_TRAIN,
                                          .threads = set->threads};
@@ -229,7 +284,8 @@ static int recommend(struct work *w, struct ek_buf *out, const char *folder,
     if (rc)
         return rc;
     *is_usage = true;
-    rc = set->user ? take_user(w, err) : take_items(w, err);
+    if (!set->all_users)
+        rc = set->user ? take_user(w, err) : take_items(w, err);
     if (rc)
         return rc;
     const int64_t k = set->top < w->t.items.n ? set->top : w->t.items.n;
@@ -237,8 +293,9 @@ static int recommend(struct work *w, struct ek_buf *out, const char *folder,
     w->scores = ek_alloc_array((size_t)k, sizeof *w->scores);
     if (!w->items || !w->scores)
         return ek_err_set(err, EK_ENOMEM, "out of memory");
-    rc = ek_recommend(&w->t.evaluate, &w->history, !set->seen, w->items, w->scores, k,
-                      &w->n, err);
+    if (set->all_users)
+        return for_all_users(w, out, k, err);
+    rc = find(w, k, err);
     return rc ? rc : set->json ? add_json(out, w) : add_text(out, w);
 }
 
@@ -256,9 +313,9 @@ static int run(int argc, char **argv)
     ek_buf_init(&out, OUTPUT_BYTES);
     if (!ek_verb_options(&ek_verb_recommend, &set, &args, argc, argv, &arena, &code))
         goto out;
-    if ((set.user != NULL) == (set.items.n > 0)) {
-        fprintf(stderr, "keel recommend: expected a history: --items A,B,C or --user "
-                        "NAME, not both\n");
+    if ((set.user != NULL) + (set.items.n > 0) + set.all_users != 1) {
+        fprintf(stderr, "keel recommend: expected a history, one of: --items A,B,C or "
+                        "--user NAME or --all-users\n");
         code = EK_EXIT_USAGE;
         goto out;
     }

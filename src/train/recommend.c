@@ -31,9 +31,11 @@ static int unknown_init(struct unknown *x, int64_t length)
 /* Columns of the log's rows from `row` on. */
 static void bind_columns(struct ek_rec_batch *b, const struct ek_events *e, int64_t row)
 {
-    int64_t user = 0;
-    while (e->offsets[user + 1] <= row)
-        user++;
+    int64_t user = 0, end = e->n_users; /* offsets[user] <= row < offsets[end] */
+    while (end - user > 1) {
+        const int64_t middle = user + (end - user) / 2;
+        *(e->offsets[middle] <= row ? &user : &end) = middle;
+    }
     for (int i = 0; i < e->n_columns && i < EK_REC_COLUMNS_MAX; i++) {
         const struct ek_column *c = &e->columns[i];
         const int64_t at = c->of == EK_COLUMN_USER ? user : row;

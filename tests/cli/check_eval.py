@@ -126,6 +126,19 @@ class Trained(unittest.TestCase):
         self.assertEqual([line.split()[-1] for line in lines],
                          [x["item"] for x in got["items"]])
 
+    def test_all_users_have_a_line_each_as_by_themselves(self):
+        lines = [json.loads(line) for line in self.ok(
+            "recommend", self.run_folder, "--all-users", "--top", "7").splitlines()]
+        rows = [line.split(",") for line in pathlib.Path(self.log).read_text().splitlines()]
+        users = list(dict.fromkeys(user for user, _, _ in rows[1:]))
+        self.assertEqual([line["user"] for line in lines], users)
+        for line in lines[:5] + lines[-2:]:
+            alone = json.loads(self.ok("recommend", self.run_folder, "--user", line["user"],
+                                       "--top", "7", "--json"))
+            self.assertEqual(line["items"], alone["items"])
+        self.told(2, "--all-users", "recommend", self.run_folder, "--all-users", "--user",
+                  "user 1")
+
     def test_unknown_names_are_told_with_the_nearest(self):
         self.told(2, "unknown item 'item-1O1', did you mean 'item-0[01]1'", "recommend",
                   self.run_folder, "--items", "item-004,item-1O1")
@@ -136,7 +149,7 @@ class Trained(unittest.TestCase):
 
     def test_wrong_usage_and_wrong_folders_are_told(self):
         self.told(2, "--items A,B,C or --user NAME", "recommend", self.run_folder)
-        self.told(2, "not both", "recommend", self.run_folder, "--items", "item-001",
+        self.told(2, "one of", "recommend", self.run_folder, "--items", "item-001",
                   "--user", "user 1")
         self.told(2, "expected", "recommend", self.run_folder, "--items", "item-001", "--top",
                   0)
