@@ -7,14 +7,13 @@ static char lower(char c)
     return c >= 'A' && c <= 'Z' ? (char)(c | 0x20) : c;
 }
 
-bool ek_text_is(struct ek_text t, const char *word)
+bool ek_text_is_word(struct ek_text t, const char *word, size_t n)
 {
-    for (size_t i = 0; i < t.n; i++) {
-        /* The text may hold a NUL where the word ends. */
-        if (!word[i] || lower(t.p[i]) != word[i])
+    for (size_t i = 0; i < t.n && t.n == n; i++) {
+        if (lower(t.p[i]) != word[i])
             return false;
     }
-    return t.p && !word[t.n];
+    return t.p && t.n == n;
 }
 
 bool ek_text_same(struct ek_text a, struct ek_text b)

@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 struct ek_text {
     const char *p; /* not NUL-terminated; NULL: absent */
@@ -47,9 +48,16 @@ static inline struct ek_text ek_text_of(const char *p, size_t n)
     return (struct ek_text){p, n};
 }
 
-/* ASCII case does not count; `word` in lower case, NUL-terminated. */
-bool ek_text_is(struct ek_text t, const char *word);
-bool ek_text_same(struct ek_text a, struct ek_text b);  /* likewise */
+/* Is t the n bytes of word, which is in lower case, but for ASCII's case? */
+bool ek_text_is_word(struct ek_text t, const char *word, size_t n);
+/* Likewise; word ends with NUL, and its length is known where this is compiled, as most
+ * words are told apart by that. */
+static inline bool ek_text_is(struct ek_text t, const char *word)
+{
+    size_t n = strlen(word);
+    return t.n == n && ek_text_is_word(t, word, n);
+}
+bool ek_text_same(struct ek_text a, struct ek_text b);  /* but for ASCII's case */
 bool ek_text_equal(struct ek_text a, struct ek_text b); /* to the byte */
 
 /* The next member of a comma-separated list (RFC 9110 5.6.1), empty ones skipped; list

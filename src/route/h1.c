@@ -180,18 +180,33 @@ void ek_h1_kill(struct ek_h1 *h, bool is_reset)
     ek_reactor_soon(w, &h->task);
 }
 
+struct ek_text ek_h1_client(const struct ek_h1 *h, char text[EK_H1_CLIENT_BYTES])
+{
+    char *at = text;
+    if (h->address_n == 16 && inet_ntop(AF_INET6, h->address, text, EK_H1_CLIENT_BYTES))
+        return ek_text_of(text, strlen(text));
+    for (size_t i = 0; i < h->address_n && h->address_n == 4; i++) {
+        unsigned v = h->address[i];
+        if (i > 0)
+            *at++ = '.';
+        if (v >= 100)
+            *at++ = (char)('0' + v / 100);
+        if (v >= 10)
+            *at++ = (char)('0' + v / 10 % 10);
+        *at++ = (char)('0' + v % 10);
+    }
+    return ek_text_of(text, (size_t)(at - text));
+}
+
 void ek_h1_become_h2(struct ek_h1 *h, const char *p, size_t n)
 {
     struct ek_sock sock = h->sock;
-    char client[INET6_ADDRSTRLEN] = "";
-    if (h->address_n)
-        inet_ntop(h->address_n == 4 ? AF_INET : AF_INET6, h->address, client,
-                  sizeof client);
+    char client[EK_H1_CLIENT_BYTES];
+    struct ek_text address = ek_h1_client(h, client);
     ek_watch_stop(&h->watch);
     h->sock = (struct ek_sock){.fd = -1};
     /* Counted anew before it is not any more: at no moment it is nobody's (drain.c). */
-    if (ek_stream_accept(h->reactor->streams, &sock, ek_text_of(client, strlen(client)),
-                         p, n))
+    if (ek_stream_accept(h->reactor->streams, &sock, address, p, n))
         ek_counter_add(&h->reactor->counters.connections_refused, 1);
     ek_h1_kill(h, false);
 }

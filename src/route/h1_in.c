@@ -4,7 +4,6 @@
 #include "route/h1_int.h"
 #include "route/relay.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <string.h>
 
@@ -27,7 +26,7 @@ static void refuse_answer(struct ek_h1 *h)
 static void take_request(struct ek_h1 *h, const char *p, size_t n)
 {
     struct ek_http1_message m;
-    char client[INET6_ADDRSTRLEN] = "";
+    char client[EK_H1_CLIENT_BYTES];
     if (ek_http1_read_request(&m, p, n)) {
         refuse_request(h, m.code, m.reason);
         return;
@@ -44,11 +43,7 @@ static void take_request(struct ek_h1 *h, const char *p, size_t n)
     h->state = is_last ? EK_H1_DONE : EK_H1_BODY;
     h->is_paused = !is_last; /* until the backend is there */
     ek_h1_set_timer(h, EK_H1_NEVER_US);
-    if (h->address_n)
-        inet_ntop(h->address_n == 4 ? AF_INET : AF_INET6, h->address, client,
-                  sizeof client);
-    ek_relay_begin(h->reactor, &h->half, &m.head, is_last,
-                   ek_text_of(client, strlen(client)));
+    ek_relay_begin(h->reactor, &h->half, &m.head, is_last, ek_h1_client(h, client));
 }
 
 /* The accept value was made for the key that this request carries. */

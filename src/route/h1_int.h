@@ -99,6 +99,9 @@ int ek_h1_try_watch(struct ek_h1 *h, bool is_exact) EK_MUST_USE;
 /* A new connection to a backend: sends `out` right away if it can. Errors: EK_ECLOSED
  * it could not be made, EK_EIO. */
 int ek_h1_try_connect(struct ek_h1 *h) EK_MUST_USE;
+/* A client's address, in text; without one it is empty. */
+enum { EK_H1_CLIENT_BYTES = 46 };
+struct ek_text ek_h1_client(const struct ek_h1 *h, char text[EK_H1_CLIENT_BYTES]);
 /* A client's, before its first request: it speaks HTTP/2. p[0,n) was read from it. The
  * socket goes to stream.h, h dies. */
 void ek_h1_become_h2(struct ek_h1 *h, const char *p, size_t n);

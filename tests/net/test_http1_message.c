@@ -1,5 +1,6 @@
 /* Heads and bodies as a proxy reads them: what is understood, what is refused, that a
  * body's cut does not matter, and that what is written is read back. */
+#include "net/http1.h"
 #include "net/http1_message.h"
 #include "testkit.h"
 
@@ -29,6 +30,29 @@ static void assert_text(struct ek_text t, const char *want)
     "GET /c?x=1 HTTP/1.1\r\nHost: a:8\r\nConnection: keep-alive, Upgrade\r\n"          \
     "Upgrade: WebSocket\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"            \
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: chat\r\n\r\n"
+
+/* RFC 9110 5.6.2 and 5.5, to the letter. */
+static void a_byte_is_of_a_token_or_a_value_wherever_it_stands(void **state)
+{
+    (void)state;
+    static const char marks[] = "!#$%&'*+-.^_`|~";
+    char text[20];
+    for (int c = 0; c < 256; c++) {
+        bool is_letter = (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+        bool is_token =
+            is_letter || (c >= '0' && c <= '9') || (c && strchr(marks, c) != NULL);
+        bool is_value = c == '\t' || (c >= ' ' && c != 0x7f);
+        for (size_t i = 0; i < sizeof text; i++) {
+            memset(text, c & 1 ? 'x' : '~', sizeof text);
+            text[i] = (char)c;
+            assert_int_equal(ek_http1_is_token(text, sizeof text), is_token);
+            assert_int_equal(ek_http1_is_value(text, sizeof text), is_value);
+            assert_int_equal(ek_http1_is_value(text, i), true);
+        }
+    }
+    assert_false(ek_http1_is_token(text, 0));
+    assert_true(ek_http1_is_value(text, 0));
+}
 
 static void a_head_ends_where_its_empty_line_does(void **state)
 {
@@ -349,6 +373,7 @@ static void members_of_a_list_are_found(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_byte_is_of_a_token_or_a_value_wherever_it_stands),
         cmocka_unit_test(a_head_ends_where_its_empty_line_does),
         cmocka_unit_test(a_websocket_request_is_one_and_its_handshake_fields_stay),
         cmocka_unit_test(fields_that_connection_names_are_dropped_but_never_framing),
