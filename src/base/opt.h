@@ -97,6 +97,9 @@ int ek_opt_parse(const struct ek_opt_verb *verb, void *settings,
                  struct ek_opt_args *out, int argc, char *const *argv,
                  struct ek_arena *arena, struct ek_err *err) EK_MUST_USE;
 
+/* A time as EK_OPT_MS takes it; false: it is none. */
+bool ek_opt_read_ms(int64_t *ms, const char *text);
+
 /* Where the key was set, ": " behind it, or "" for a default: how an error that is found
  * after parsing begins. Returns out. */
 const char *ek_opt_place(char out[512], const struct ek_opt_verb *verb,

@@ -195,6 +195,11 @@ static bool parse_scaled(int64_t *out, const char *text, const struct unit *unit
     return true;
 }
 
+bool ek_opt_read_ms(int64_t *ms, const char *text)
+{
+    return parse_scaled(ms, text, time_units);
+}
+
 static bool parse_flag(bool *out, const char *text)
 {
     static const char *const words[] = {"false", "true", "no", "yes", "off", "on"};

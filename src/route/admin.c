@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/opt.h"
 #include "net/static.h"
 #include "route/inherit.h"
 #include "route/run_int.h"
@@ -475,16 +476,21 @@ static void reload(struct ek_route *r, struct ek_http_exchange *x)
     ek_buf_release(&out);
 }
 
-/* POST /drain?backend=NAME[&on=false]: no new sessions there; without a backend, the
- * proxy itself drains and ends. */
+static const int64_t max_within_ms = INT64_C(100) * 86400 * 1000;
+
+/* POST /drain?backend=NAME[&on=false|&within=TIME]: no new sessions there; without a
+ * backend, the proxy itself drains and ends. */
 static void drain(struct ek_route *r, struct ek_http_exchange *x, const char *query)
 {
-    char name[EK_BACKEND_NAME_MAX + 1], on[8];
+    char name[EK_BACKEND_NAME_MAX + 1], on[8], within[24];
+    int64_t limit_ms = -1;
     if (is_from_page(x))
         return;
     if (!find_query(name, sizeof name, query, "backend")) {
         if (query[0]) {
-            answer_text(x, 400, "want ?backend=NAME[&on=false], or no query at all\n");
+            answer_text(
+                x, 400,
+                "want ?backend=NAME[&on=false|&within=TIME], or no query at all\n");
             return;
         }
         answer_text(x, 202, "draining\n");
@@ -497,7 +503,12 @@ static void drain(struct ek_route *r, struct ek_http_exchange *x, const char *qu
         return;
     }
     bool is_on = !find_query(on, sizeof on, query, "on") || strcmp(on, "false") != 0;
-    ek_pool_set_drain(r->router.pool, backend, is_on);
+    if (find_query(within, sizeof within, query, "within") &&
+        (!ek_opt_read_ms(&limit_ms, within) || limit_ms > max_within_ms)) {
+        answer_text(x, 400, "within: want a time with its unit, 30s or 5min\n");
+        return;
+    }
+    ek_backends_drain(r, backend, is_on, limit_ms < 0 ? -1 : limit_ms * 1000);
     ek_log(EK_LOG_INFO, "backend_drain", "backend=\"%s\" on=%s", name,
            is_on ? "true" : "false");
     answer_text(x, 200, is_on ? "draining\n" : "ready\n");

@@ -77,14 +77,22 @@ void ek_backends_close(struct ek_route *r)
     ek_pool_free(r->router.pool);
 }
 
+/* When sessions of a backend in use are ended. */
+static void limit(struct ek_route *r, int32_t backend, int64_t end_us)
+{
+    struct ek_route_place *p = &r->backends[backend];
+    r->n_limited += (end_us != INT64_MAX) - (p->end_us != INT64_MAX);
+    p->end_us = end_us;
+}
+
 /* The place is not in use any more: nothing but the name is left of it. */
 static void leave(struct ek_route *r, int32_t backend)
 {
+    limit(r, backend, INT64_MAX);
     ek_pool_remove(r->router.pool, backend);
     ask_no_more(r, backend);
     ek_counter_set(&upstream_at(r, backend)->is_removed, 1);
     r->backends[backend].removed = ek_grace_begin(&r->router);
-    r->backends[backend].end_us = INT64_MAX;
     r->n_removed++;
     ek_route_tick_soon(r);
 }
@@ -104,7 +112,7 @@ int ek_backends_place(struct ek_route *r, struct ek_upstream *u, struct ek_err *
     }
     struct ek_route_place *p = &r->backends[backend];
     assert(!p->upstream);
-    *p = (struct ek_route_place){0};
+    *p = (struct ek_route_place){.end_us = INT64_MAX};
     u->backend = backend;
     u->since_us = ek_clock_us();
     show(r, backend, u);
@@ -141,14 +149,30 @@ void ek_backends_remove(struct ek_route *r, int32_t backend, int64_t limit_us)
         r->backends[backend].end_us = ek_loop_now_us(r->loop) + limit_us;
 }
 
+void ek_backends_drain(struct ek_route *r, int32_t backend, bool is_on,
+                       int64_t limit_us)
+{
+    bool has_limit = is_on && limit_us >= 0;
+    ek_pool_set_drain(r->router.pool, backend, is_on);
+    limit(r, backend, has_limit ? ek_loop_now_us(r->loop) + limit_us : INT64_MAX);
+    ek_counter_set(&upstream_at(r, backend)->is_ended, 0);
+}
+
+static void end_sessions(struct ek_route *r, const struct ek_route_place *p)
+{
+    if (ek_loop_now_us(r->loop) < p->end_us || ek_counter_get(&p->upstream->is_ended))
+        return;
+    ek_counter_set(&p->upstream->is_ended, 1);
+    ek_grace_begin(&r->router);
+}
+
 static void work_on(struct ek_route *r, int32_t backend)
 {
     struct ek_route_place *p = &r->backends[backend];
     struct ek_upstream *u = p->upstream;
-    if (ek_loop_now_us(r->loop) >= p->end_us && !ek_counter_get(&u->is_ended)) {
-        ek_counter_set(&u->is_ended, 1);
-        ek_grace_begin(&r->router);
-    }
+    end_sessions(r, p);
+    if (p->removed == 0)
+        return;
     if (!ek_grace_is_over(&r->router, p->removed) ||
         !ek_pool_reap(r->router.pool, backend))
         return;
@@ -173,8 +197,9 @@ void ek_backends_ask_anew(struct ek_route *r)
 
 void ek_backends_work(struct ek_route *r)
 {
-    for (size_t i = 0; r->n_removed > 0 && i < r->router.n_upstreams; i++) {
-        if (r->backends[i].removed > 0)
+    bool has_work = r->n_removed > 0 || r->n_limited > 0;
+    for (size_t i = 0; has_work && i < r->router.n_upstreams; i++) {
+        if (r->backends[i].upstream)
             work_on(r, (int32_t)i);
     }
     ek_grace_work(&r->router, false);

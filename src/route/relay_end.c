@@ -156,10 +156,12 @@ void ek_relay_end_removed(struct ek_reactor *w)
         next = l->next;
         if (!s->placement.pool || !is_ended(r, s->placement.backend))
             continue;
-        if (ek_relay_ws_close(s, "removed"))
+        const struct ek_upstream *u = ek_router_upstream(r, s->placement.backend);
+        const char *why = ek_counter_get(&u->is_removed) ? "removed" : "backend_drain";
+        if (ek_relay_ws_close(s, why))
             ek_relay_set_timer(s);
         else if (s->state == EK_RELAY_OPEN)
-            ek_relay_end_ours(s, "removed", "the backend was taken out of service");
+            ek_relay_end_ours(s, why, "the backend was taken out of service");
         else
             ek_relay_refuse(s, 503, "the backend was taken out of service");
     }

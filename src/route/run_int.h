@@ -15,7 +15,8 @@ struct ek_route_place {
     bool is_down;                         /* by what was asked */
     int32_t n_unresolved; /* times in a row that its name was not resolved */
     int64_t removed;      /* generation of its removal; 0: it is in use */
-    int64_t end_us;       /* removed: when its sessions are ended; INT64_MAX: never */
+    int64_t end_us;       /* draining or removed: when its sessions are ended;
+                             INT64_MAX: never */
 };
 
 /* A configuration that is not in force any more. */
@@ -32,6 +33,7 @@ struct ek_route {
     struct ek_http_server *admin;         /* NULL: none */
     struct ek_route_place *backends;      /* (n_upstreams of the router) */
     int32_t n_removed;                    /* of them, draining */
+    int32_t n_limited;                    /* those in use with an end_us */
     uint32_t next_connection_id;
     struct ek_front *fronts[EK_ROUTE_MAX_LISTENERS]; /* owned; what the router shows */
     int64_t next_front_id;
@@ -80,6 +82,10 @@ void ek_backends_refresh(struct ek_route *r, struct ek_upstream *u);
  * it is gone: work sees to it, called now and then. */
 void ek_backends_remove(struct ek_route *r, int32_t backend, int64_t limit_us);
 void ek_backends_work(struct ek_route *r);
+/* One in use drains, or does not any more. limit_us: then its sessions are ended; < 0:
+ * they may go on for as long as they like. */
+void ek_backends_drain(struct ek_route *r, int32_t backend, bool is_on,
+                       int64_t limit_us);
 /* Reports out of band come at the interval that is set now. */
 void ek_backends_ask_anew(struct ek_route *r);
 

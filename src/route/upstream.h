@@ -28,7 +28,7 @@ struct ek_upstream {
                                    another one's serves no new session */
     int64_t since_us;           /* when its name came to this index */
     struct ek_counter is_removed; /* 1: no new sessions; its own go on */
-    struct ek_counter is_ended;   /* 1: they end now */
+    struct ek_counter is_ended;   /* 1: they end now (it may only drain) */
     char text[];                  /* what config's strings point at */
 };
 

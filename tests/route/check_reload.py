@@ -149,6 +149,37 @@ class Backends(Case):
         self.assertEqual(k.records("session_end")[0]["why"], "removed")
         client.close()
 
+    def test_a_drain_with_a_limit_ends_the_sessions_that_are_left(self):
+        frames = Frames()
+        a, b = self.backend(frames), self.backend(echo_tunnel)
+        more = "policy: round_robin\nwebsocket_ping: 60s"
+        k = self.keel(config([("a", a, ""), ("b", b, "")], more))
+        clients = [self.open(k) for _ in range(4)]
+        for bad in "within=soon", "within=5", "within=-1s", "within=99999999h":
+            self.refused(k, f"/drain?backend=a&{bad}")
+        k.post("/drain?backend=a&within=60s")
+        k.post("/drain?backend=a&on=false")  # taken back, and with it the limit
+        k.post("/drain?backend=a&within=200ms")
+        starts = k.records("session_start")
+        ended = [c for c, start in zip(clients, starts) if start["backend"] == "a"]
+        self.assertEqual(len(ended), 2)
+        for c in ended:
+            self.assertEqual(read_frame(c), (0x88, b"\x03\xe9", False))
+            c.send(b"\x88\x82\0\0\0\0\x03\xe9")
+        self.assertTrue(wait_for(lambda: len(k.records("session_end")) == 2))
+        self.assertEqual({r["why"] for r in k.records("session_end")}, {"backend_drain"})
+        self.assertEqual(k.backends()["a"]["open_sessions"], 0)
+        for c in clients:
+            if c not in ended:
+                self.echo(c)
+        self.echo(self.open(k))
+        self.assertEqual(k.backends()["a"]["open_sessions"], 0)
+        k.post("/drain?backend=a&on=false")
+        again = [self.open(k) for _ in range(2)]
+        self.assertEqual(k.backends()["a"]["open_sessions"], 1)
+        for c in clients + again:
+            c.close()
+
     def test_a_name_that_nobody_knows_takes_no_backend_away(self):
         a = self.backend(echo_tunnel)
         k = self.keel(config([("a", a, "")]))
