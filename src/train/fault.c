@@ -1,5 +1,5 @@
-/* fault.c - a loss that is not finite, as a sentence: where in the model it began, and
- * in whose sequence. Runs the batch again, and may do so once a sequence; training is
+/* fault.c - what is not finite, as a sentence: of a loss where in the model it began, and
+ * in whose sequence; of a parameter its name and row. Runs the batch again, and may do so once a sequence; training is
  * over then anyway. */
 #include "base/mem.h"
 #include "train/run_int.h"
@@ -89,6 +89,33 @@ static void add_sample(char *out, size_t cap, const struct ek_train *t,
              ", event %" PRId64 " of %" PRId64 ", item '%.*s'",
              b->events[w->row] - e->offsets[user] + 1,
              e->offsets[user + 1] - e->offsets[user], m < 100 ? (int)m : 100, item);
+}
+
+/* An exponent of ones is an infinity or no number. */
+static bool has_fault(const float *x, int64_t n)
+{
+    uint32_t found = 0;
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, x + i, sizeof bits);
+        found |= (bits & 0x7f800000u) == 0x7f800000u;
+    }
+    return found != 0;
+}
+
+int ek_train_check_params(const struct ek_train *t, struct ek_err *err)
+{
+    for (int i = 0; i < ek_params_count(t->params); i++) {
+        const struct ek_param *p = ek_params_get(t->params, i);
+        for (int64_t r = 0; r < p->rows; r++)
+            if (has_fault(p->value + r * p->cols, p->cols))
+                return ek_err_set(err, EK_EINVAL,
+                                  "step %" PRId64 ": parameter '%s', row %" PRId64
+                                  " is not finite: the checkpoint before stays; lower "
+                                  "train.lr",
+                                  t->progress.steps, p->name, r);
+    }
+    return 0;
 }
 
 int ek_train_fault(struct ek_train *t, double loss, struct ek_err *err)

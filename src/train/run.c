@@ -68,14 +68,18 @@ static const char *folder_of(char out[EK_TRAIN_PATH], const struct ek_train *t,
     return out;
 }
 
-/* best holds what ranks; last what goes on, too. */
+/* best holds what ranks; last what goes on, too. What nothing could go on from, or rank
+ * with, replaces neither. */
 static int save(const struct ek_train *t, const char *name, bool has_optimizer,
                 struct ek_err *err)
 {
     char folder[EK_TRAIN_PATH], data[EK_TRAIN_DATA_TEXT];
     struct ek_buf config;
     ek_buf_init(&config, CONFIG_BYTES);
-    int rc = ek_train_config_json(&config, t->c);
+    int rc = ek_train_check_params(t, err);
+    if (rc)
+        goto out;
+    rc = ek_train_config_json(&config, t->c);
     if (rc) {
         rc = ek_err_set(err, rc, "configuration: %s", ek_status_text(rc));
         goto out;

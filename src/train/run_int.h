@@ -96,6 +96,9 @@ uint64_t ek_train_graph_step(const struct ek_train *t, int micro);
 /* fault.c: the sentence about a loss that is not finite, for the batch that is bound. */
 int ek_train_fault(struct ek_train *t, double loss, struct ek_err *err);
 
+/* EK_EINVAL with its name, row and step when a parameter is not finite. */
+int ek_train_check_params(const struct ek_train *t, struct ek_err *err) EK_MUST_USE;
+
 /* runlog.c; each ends with on_line and the file. */
 int ek_train_log_open(struct ek_train *t, struct ek_err *err) EK_MUST_USE;
 int ek_train_log_close(struct ek_train *t, struct ek_err *err) EK_MUST_USE;

@@ -34,6 +34,9 @@ static void check(const struct ek_manifest *m)
     must_count(p->sequences);
     must_count(p->tokens);
     must_count(p->evals_since_best);
+    must_count(p->interval.steps);
+    must_count(p->interval.tokens);
+    must(p->interval.flops >= 0 && (p->eval_due == 0 || p->eval_due == 1));
     must(p->best_step <= COUNT_MAX && m->adamw_steps >= -1);
     must(m->data && m->config.name && m->model.name);
     must(m->config.bytes <= COUNT_MAX && m->model.bytes <= COUNT_MAX);

@@ -27,24 +27,55 @@ static void a_loss_that_is_not_finite_stops_and_names_the_sample(void **state)
     kit_close(&k);
 }
 
+/* A loss is looked at before a step and parameters are behind it: of both, the first that
+ * is not finite ends the run, and what is on disk is. */
 static void a_run_that_blows_up_keeps_its_last_checkpoint(void **state)
 {
+    static const char text[] = "train: {batch: 16, lr: 1e3, weight_decay: 900}\n"
+                               "checkpoint.every: 1\neval.every: 0\n";
     (void)state;
     struct kit k;
-    char *config, *data, folder[160];
-    struct ek_train_progress progress;
-    kit_open(&k, "blows",
-             "train: {batch: 16, lr: 1e3, weight_decay: 900}\n"
-             "checkpoint.every: 1\neval.every: 0\n");
+    kit_open(&k, "blows", text);
     kit_run(&k, EK_EINVAL);
     assert_non_null(strstr(k.err.text, "step "));
     int64_t steps = ek_train_steps(k.t);
     kit_close(&k);
-    snprintf(folder, sizeof folder, "%s/blows/checkpoints/last", kit_folder);
-    assert_int_equal(ek_checkpoint_peek(folder, &config, &data, &progress, NULL), 0);
-    assert_int_equal(progress.steps, steps);
-    ek_free(config);
-    ek_free(data);
+    kit_open(&k, "blows", text);
+    assert_int_equal(ek_train_resume(k.t, &k.err), 0);
+    assert_in_range(k.t->progress.steps, steps - 1, steps);
+    assert_int_equal(ek_train_check_params(k.t, &k.err), 0);
+    kit_close(&k);
+}
+
+static void a_parameter_that_is_not_finite_replaces_no_checkpoint(void **state)
+{
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    static const char text[] =
+        "train: {batch: 16, max_steps: 3}\ncheckpoint.every: 1\neval.every: 0\n";
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        struct kit k;
+        struct ek_buf before, after;
+        kit_open(&k, "unseen", text);
+        k.stop_at = 2;
+        kit_run(&k, EK_ECANCELED);
+        kit_close(&k);
+        kit_read(&before, "unseen", "checkpoints/last/model.safetensors");
+        kit_open(&k, "unseen", text);
+        assert_int_equal(ek_train_resume(k.t, &k.err), 0);
+        struct ek_params *p = ek_train_params(k.t);
+        ek_params_get(p, ek_params_find(p, "positions"))->value[16 * 11 + 15] = bad[i];
+        k.stop_at = 2; /* behind a step, or told to before one: the checkpoint stays */
+        kit_run(&k, EK_EINVAL);
+        assert_int_equal(ek_train_check_params(k.t, &k.err), EK_EINVAL);
+        assert_non_null(strstr(k.err.text, ": parameter '"));
+        kit_close(&k);
+        kit_read(&after, "unseen", "checkpoints/last/model.safetensors");
+        assert_int_equal(before.len, after.len);
+        assert_memory_equal(before.data, after.data, before.len);
+        ek_buf_release(&before);
+        ek_buf_release(&after);
+    }
 }
 
 static void patience_ends_a_run_that_gets_no_better(void **state)
@@ -217,6 +248,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_loss_that_is_not_finite_stops_and_names_the_sample),
         cmocka_unit_test(a_run_that_blows_up_keeps_its_last_checkpoint),
+        cmocka_unit_test(a_parameter_that_is_not_finite_replaces_no_checkpoint),
         cmocka_unit_test(patience_ends_a_run_that_gets_no_better),
         cmocka_unit_test(the_test_part_is_ranked_once_with_the_best),
         cmocka_unit_test(a_click_head_is_trained_and_measured),
