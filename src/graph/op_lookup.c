@@ -10,7 +10,7 @@ enum { TABLE, IDS, OFFSETS };
 
 #define AHEAD 8 /* rows fetched before their turn */
 
-static void fetch_row(const struct ek_op_run *r, int64_t i)
+EK_FETCH fetch_row(const struct ek_op_run *r, int64_t i)
 {
     if (i >= r->in[IDS].rows || r->in[IDS].i[i] < 0)
         return;

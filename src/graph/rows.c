@@ -138,7 +138,7 @@ static const float *entry_row(const struct work *w, int64_t e, float *scale)
 }
 
 /* What entry key will need: its gradient row, and the table's row. */
-static void fetch(const struct work *w, uint64_t key)
+EK_FETCH fetch(const struct work *w, uint64_t key)
 {
     float scale;
     const float *x = entry_row(w, (int64_t)(key & UINT32_MAX), &scale);
