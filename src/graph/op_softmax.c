@@ -171,12 +171,23 @@ static void cand_turn_block(const struct ek_op_run *r, void *arg, int64_t b, int
 
 /* --- a block of rows ---------------------------------------------------------------------- */
 
+#define AHEAD 8 /* rows of the table fetched before their turn */
+
+EK_FETCH fetch_row(const struct ek_op_run *r, int64_t id)
+{
+    const float *x = ek_at(r->in[TABLE], id > 0 ? id : 0);
+    for (int64_t c = 0; c < r->in[TABLE].cols; c += 16)
+        __builtin_prefetch(x + c);
+}
+
 /* The positives of rows [x.lo, x.hi) as they are: where their gradients will stand. */
 static void take_positives(const struct ek_op_run *r, const struct work *w,
                            struct ek_range x)
 {
     for (int64_t i = x.lo; i < x.hi; i++) {
         float *e = ek_at(r->out[DPOS], w->rows.lo + i);
+        if (w->rows.lo + i + AHEAD < w->rows.hi)
+            fetch_row(r, r->in[TARGETS].i[w->rows.lo + i + AHEAD]);
         if (has_target(r, w, w->rows.lo + i))
             memcpy(e, ek_at(r->in[TABLE], r->in[TARGETS].i[w->rows.lo + i]),
                    (size_t)w->D * sizeof *e);

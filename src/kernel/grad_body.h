@@ -106,17 +106,6 @@ static void row_dots(float *out, const float *a, int64_t lda, const float *b,
     }
 }
 
-static double total(const float *a, int64_t n)
-{
-    ek_lanes sum = {0};
-    int64_t i = 0;
-    for (; i + LANES <= n; i += LANES)
-        sum += LOAD(a + i);
-    if (i < n)
-        sum += load_part(a + i, n - i, 0.0f);
-    return join(sum);
-}
-
 static void col_sum(float *sum, const float *x, int64_t ld, int64_t N, int64_t C)
 {
     int64_t c = 0;
@@ -160,9 +149,20 @@ static float scores(float *x, float s, const int32_t *ids, int32_t id, int64_t n
 
 static double exp_sum(float *e, const float *x, float top, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
-        e[i] = exp_of(x[i] - top);
-    return total(e, n);
+    ek_lanes sum = {0};
+    int64_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        float lane[LANES];
+        for (int j = 0; j < LANES; j++)
+            lane[j] = exp_of(x[i + j] - top);
+        STORE(e + i, LOAD(lane));
+        sum += LOAD(lane);
+    }
+    for (int64_t k = i; k < n; k++)
+        e[k] = exp_of(x[k] - top);
+    if (i < n)
+        sum += load_part(e + i, n - i, 0.0f);
+    return join(sum);
 }
 
 static void adamw(float *w, float *m, float *v, const float *g, int64_t n,

@@ -209,14 +209,20 @@ void ek_avx512_gemm_bf16(const struct ek_gemm *g)
     ek_gemm_by_k(g, block_bf16);
 }
 
+/* Row n of 16, sn apart, at lane n. */
+EK_INLINE __m512i lanes_apart(int64_t sn)
+{
+    return _mm512_mullo_epi32(
+        _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
+        _mm512_set1_epi32((int32_t)sn));
+}
+
 void ek_avx512_gemm_pack_f32(void *dst, int64_t ldd, const float *src, int64_t sk,
                              int64_t sn, int64_t K, int64_t N)
 {
     if (sn != 1 && sk == 1 && sn < INT32_MAX / 16) { /* a transpose, 16 rows at once */
         float *d = dst;
-        const __m512i lanes = _mm512_mullo_epi32(
-            _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0),
-            _mm512_set1_epi32((int32_t)sn));
+        const __m512i lanes = lanes_apart(sn);
         for (int64_t n = 0; n < N; n += 16) {
             __mmask16 m = first_lanes(N - n);
             for (int64_t k = 0; k < K; k++) {
@@ -233,11 +239,27 @@ void ek_avx512_gemm_pack_f32(void *dst, int64_t ldd, const float *src, int64_t s
 void ek_avx512_gemm_pack_bf16(void *dst, int64_t ldd, const float *src, int64_t sk,
                               int64_t sn, int64_t K, int64_t N)
 {
+    uint32_t *d = dst;
+    if (sn != 1 && sk == 1 && sn < INT32_MAX / 16) { /* a transpose, 16 rows at once */
+        const __m512i lanes = lanes_apart(sn);
+        const __m512 zero = _mm512_setzero_ps();
+        for (int64_t n = 0; n < N; n += 16) {
+            __mmask16 m = first_lanes(N - n);
+            for (int64_t k = 0; k < K; k += 2) {
+                const float *at = src + k + n * sn;
+                __m512 x = _mm512_mask_i32gather_ps(zero, m, lanes, at, 4);
+                __m512 y = k + 1 < K
+                               ? _mm512_mask_i32gather_ps(zero, m, lanes, at + 1, 4)
+                               : zero;
+                _mm512_mask_storeu_epi32(d + k / 2 * ldd + n, m, pairs_of(x, y));
+            }
+        }
+        return;
+    }
     if (sn != 1) {
         ek_ref_gemm_pack_bf16(dst, ldd, src, sk, sn, K, N);
         return;
     }
-    uint32_t *d = dst;
     for (int64_t k = 0; k < K; k += 2)
         for (int64_t n = 0; n < N; n += 16) {
             __mmask16 m = first_lanes(N - n);
