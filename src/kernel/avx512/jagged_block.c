@@ -35,7 +35,6 @@ struct scores {
 /* What is read and written of queries, backward. */
 struct gradients {
     struct ek_jagged_rows q, d_o, dq;
-    float alpha[GROUP];
 };
 
 /* --- what comes next --- */
@@ -142,7 +141,7 @@ EK_INLINE void multiply_beside(__m512 sum[GROUP][4], const struct terms *t,
 /* What product does, and beside its first columns what multiply_beside does, if there is
  * x. */
 EK_INLINE void product_beside(const struct block *b, const struct ek_jagged_rows *to,
-                              int r, struct terms *t, const float factor[GROUP],
+                              int r, struct terms *t, const float *factor,
                               struct scores *x, const int NV)
 {
     const int64_t size = b->dtype == EK_DTYPE_BF16 ? 2 : 4;
@@ -280,22 +279,33 @@ static void forward(struct block *b, struct scores *x)
 
 /* --- backward --- */
 
-/* delta of four rows of bf16: what products take is what they are made of. */
-static void delta_of_four(float delta[GROUP], const char *const x[GROUP],
-                          const char *const y[GROUP], int D)
+/* q and do of four rows of bf16 as pairs, and delta: what products take is what they are
+ * made of. */
+static void take_lines(const struct block *b, float *q_pairs, float *d_pairs,
+                       float delta[GROUP], const char *const q[GROUP],
+                       const char *const g[GROUP], const char *const o[GROUP])
 {
     __m512 t[GROUP];
     EK_UNROLL
-    for (int i = 0; i < GROUP; i++) {
-        t[i] = _mm512_setzero_ps();
-        for (int c = 0; c < D; c += 32)
-            t[i] = _mm512_dpbf16_ps(t[i], (__m512bh)_mm512_loadu_si512(x[i] + 2 * c),
-                                    (__m512bh)_mm512_loadu_si512(y[i] + 2 * c));
+    for (int i = 0; i < GROUP; i += 2) {
+        t[i] = t[i + 1] = _mm512_setzero_ps();
+        for (int c = 0; c < b->D; c += 32) {
+            const __m512i g0 = _mm512_loadu_si512(g[i] + 2 * c);
+            const __m512i g1 = _mm512_loadu_si512(g[i + 1] + 2 * c);
+            const __m512i o0 = _mm512_loadu_si512(o[i] + 2 * c);
+            const __m512i o1 = _mm512_loadu_si512(o[i + 1] + 2 * c);
+            t[i] = _mm512_dpbf16_ps(t[i], (__m512bh)g0, (__m512bh)o0);
+            t[i + 1] = _mm512_dpbf16_ps(t[i + 1], (__m512bh)g1, (__m512bh)o1);
+            pair_32(d_pairs + i / 2 * b->D + c, g0, g1);
+            pair_32(q_pairs + i / 2 * b->D + c, _mm512_loadu_si512(q[i] + 2 * c),
+                    _mm512_loadu_si512(q[i + 1] + 2 * c));
+        }
     }
     _mm_store_ps(delta, _mm512_castps512_ps128(sum_of_four(t)));
 }
 
-/* What backward needs of four queries beside their rows. */
+/* What backward needs of four queries beside their rows. Less log2 alpha, the exponent
+ * makes P alpha, so that dq and dk are sums as they stand. */
 static void take_queries(struct block *b, const struct ek_jagged_rows *q,
                          const struct ek_jagged_rows *g, int r)
 {
@@ -303,15 +313,14 @@ static void take_queries(struct block *b, const struct ek_jagged_rows *q,
     const struct ek_jagged_rows o = rows_of(b, a->o, a->ldo, b->o0, b->h);
     float *q_pairs = b->q_pairs + r / 2 * b->D, *d_pairs = b->d_pairs + r / 2 * b->D;
     for (int i = r; i < r + GROUP; i++)
-        b->lse[i] = i < b->n ? a->lse[(b->o0 + i) * a->d->H + b->h] * LOG2E : 0;
+        b->lse[i] =
+            i < b->n ? a->lse[(b->o0 + i) * a->d->H + b->h] * LOG2E - b->log2_alpha : 0;
     if (b->dtype == EK_DTYPE_BF16) {
         const char *q_line[GROUP], *g_line[GROUP], *o_line[GROUP];
         lines_of(q_line, b, q, NULL, r);
         lines_of(g_line, b, g, NULL, r);
         lines_of(o_line, b, &o, NULL, r);
-        pairs_of_lines(q_pairs, q_line, b->D);
-        pairs_of_lines(d_pairs, g_line, b->D);
-        delta_of_four(b->delta + r, g_line, o_line, b->D);
+        take_lines(b, q_pairs, d_pairs, b->delta + r, q_line, g_line, o_line);
         return;
     }
     const struct ek_jagged_rows q4 = some_of(q, r), g4 = some_of(g, r);
@@ -357,7 +366,7 @@ EK_INLINE void backward_rows(struct block *b, struct scores *x,
         keep_scores(b, x, s, NV);
         if (r > 0) {
             ask_keys(b, r);
-            product_beside(b, &y->dq, r - GROUP, &dq, y->alpha, NULL, NV);
+            product_beside(b, &y->dq, r - GROUP, &dq, NULL, NULL, NV);
         }
         ask_query(b, a->d_o, a->ldo, r);
         if (!b->is_streaming)
@@ -368,15 +377,14 @@ EK_INLINE void backward_rows(struct block *b, struct scores *x,
         t.B = b->v_turned;
         multiply_beside(s, &t, x, NV, NV, true);
         slope(b, x, r, s, NV);
-        keep_pairs(b->dx + r / 2 * LANES, s, NV);
-        keep_rows(x->rows[0], s, NV);
+        keep_both(x->rows[0], LANES / 2, b->dx + r / 2 * LANES, LANES, s, NV);
     }
-    product_beside(b, &y->dq, (b->n - 1) / GROUP * GROUP, &dq, y->alpha, NULL, NV);
+    product_beside(b, &y->dq, (b->n - 1) / GROUP * GROUP, &dq, NULL, NULL, NV);
 }
 
 /* Rows of dk or dv from pairs of queries, turned in place. */
 static void backward_keys(const struct block *b, const struct ek_jagged_rows *to,
-                          const float *pairs, const float *B, const float factor[GROUP])
+                          const float *pairs, const float *B, const float *factor)
 {
     const int64_t n = (b->n + GROUP - 1) / GROUP * (GROUP / 2), step = LANES * 4;
     for (int r = 0; r < b->n; r += GROUP) {
@@ -393,12 +401,11 @@ static void backward_keys(const struct block *b, const struct ek_jagged_rows *to
 static void backward(struct block *b, struct scores *x)
 {
     const struct ek_jagged_args *a = b->a;
-    const float alpha = a->d->alpha, ones[GROUP] = {1, 1, 1, 1};
+    const float f = 1 / a->d->alpha, factors[GROUP] = {f, f, f, f};
     const struct gradients y = {
         .q = rows_of(b, a->q, a->ldq, b->q0, b->h),
         .d_o = rows_of(b, a->d_o, a->ldo, b->o0, b->h),
         .dq = out_of(b, a->dq, a->ldq, b->q0, b->h),
-        .alpha = {alpha, alpha, alpha, alpha},
     };
     const struct ek_jagged_rows k = rows_of(b, a->k, a->ldk, b->k0, b->h);
     const struct ek_jagged_rows v = rows_of(b, a->v, a->ldv, b->k0, b->h);
@@ -421,8 +428,8 @@ static void backward(struct block *b, struct scores *x)
         backward_rows(b, x, &y, 4);
         break;
     }
-    backward_keys(b, &dv, b->p, b->d_pairs, ones);
-    backward_keys(b, &dk, b->dx, b->q_pairs, y.alpha);
+    backward_keys(b, &dv, b->p, b->d_pairs, factors);
+    backward_keys(b, &dk, b->dx, b->q_pairs, NULL);
 }
 
 /* --- tiles --- */
@@ -484,6 +491,7 @@ void ek_avx512_jagged_blocks(const struct ek_jagged_args *a,
     b.is_streaming = is_streamed(a);
     struct scores *x = carve_block(&b, scratch);
     x->factor = a->d->alpha * LOG2E;
+    b.log2_alpha = log2f(a->d->alpha);
     set_next(&b, t);
     ask_first(&b, t);
     for (b.i = t->lo; b.i < t->hi; b.i += LANES) {

@@ -253,8 +253,7 @@ EK_INLINE void backward_part(const struct part *p, const char *const q[GROUP],
         EK_UNROLL
     for (int v = 0; v < NV; v++)
         x[i][v] = _mm512_mul_ps(x[i][v], _mm512_load_ps(grad + (4 * i + v) * 16));
-    keep_pairs(b->dx + pair, x, NV);
-    rows_to(p->c, p->at, x, NV);
+    keep_both(p->c->rows + p->at / 2, KEYS_MAX / 2, b->dx + pair, LANES, x, NV);
     if (is_placed && b->a->dpos)
         add_places(p, x, NV);
 }

@@ -31,14 +31,19 @@ EK_INLINE __m512 exp2_as(__m512 x, const bool is_bf16)
     return is_bf16 ? exp2_short(x) : exp2_ps(x, 6);
 }
 
-/* 1/(1 + exp(-x)); the exponent is held below where 1/x would lose its Newton step. */
-EK_INLINE __m512 sigmoid(__m512 x, const bool is_bf16)
+/* 1/(1 + 2^x); the exponent is held below where 1/x would lose its Newton step. */
+EK_INLINE __m512 logistic(__m512 x, const bool is_bf16)
 {
     const __m512 one = _mm512_set1_ps(1.0f);
-    x = _mm512_mul_ps(x, _mm512_set1_ps(-LOG2E));
     if (!is_bf16)
         x = _mm512_min_ps(x, _mm512_set1_ps(120.0f));
     return inverse(_mm512_add_ps(one, exp2_as(x, is_bf16)), is_bf16);
+}
+
+/* 1/(1 + exp(-x)) */
+EK_INLINE __m512 sigmoid(__m512 x, const bool is_bf16)
+{
+    return logistic(_mm512_mul_ps(x, _mm512_set1_ps(-LOG2E)), is_bf16);
 }
 
 /* x Phi(x). Phi by Abramowitz and Stegun 7.1.26 (1.5e-7). */
@@ -68,10 +73,11 @@ EK_INLINE __m512 gelu(__m512 x, __m512 *grad)
 EK_INLINE __m512 gelu_tanh(__m512 x, __m512 *grad, const bool is_bf16)
 {
     const __m512 a = _mm512_set1_ps(2 * 0.79788456f);
-    const __m512 ab = _mm512_set1_ps(2 * 0.79788456f * 0.044715f);
+    const __m512 a2 = _mm512_set1_ps(-LOG2E * 2 * 0.79788456f);
+    const __m512 ab2 = _mm512_set1_ps(-LOG2E * 2 * 0.79788456f * 0.044715f);
     const __m512 ab3 = _mm512_set1_ps(6 * 0.79788456f * 0.044715f);
     const __m512 z = _mm512_mul_ps(x, x);
-    const __m512 s = sigmoid(_mm512_mul_ps(x, _mm512_fmadd_ps(ab, z, a)), is_bf16);
+    const __m512 s = logistic(_mm512_mul_ps(x, _mm512_fmadd_ps(ab2, z, a2)), is_bf16);
     const __m512 y = _mm512_mul_ps(x, s);
     /* s + x s (1-s) (2u)' */
     *grad = _mm512_fmadd_ps(_mm512_fnmadd_ps(y, s, y), _mm512_fmadd_ps(ab3, z, a), s);

@@ -37,6 +37,7 @@ struct block {
     float *p, *dx;              /* [64/2][ld] pairs of queries */
     /* jagged_block.c: log2 of LSE, o.do; or the largest score and the sum of weights */
     _Alignas(64) float lse[LANES], delta[LANES], top[LANES], sum[LANES];
+    float log2_alpha;
     struct {
         struct ek_jagged_seq s;
         int64_t h, lo, hi;
@@ -197,21 +198,22 @@ EK_INLINE void multiply(__m512 sum[GROUP][4], const char *const line[GROUP],
         add_word(sum, &t, k, NV);
 }
 
-/* Columns [c, c+16 NV) of four rows from r on, times their factors. */
+/* Columns [c, c+16 NV) of four rows from r on, times their factors, if there are any. */
 EK_INLINE void put(const struct block *b, void *to, int64_t ld, int64_t c,
-                   __m512 x[GROUP][4], const float factor[GROUP], int n_rows,
-                   const int NV)
+                   __m512 x[GROUP][4], const float *factor, int n_rows, const int NV)
 {
     EK_UNROLL
     for (int i = 0; i < GROUP; i++) {
         if (i >= n_rows)
             break;
-        const __m512 f = _mm512_set1_ps(factor[i]);
         const int64_t at = i * ld + c;
         EK_UNROLL
         for (int v = 0; v < NV; v += 2) {
-            const __m512 low = _mm512_mul_ps(f, x[i][v]);
-            const __m512 high = _mm512_mul_ps(f, x[i][v + 1]);
+            __m512 low = x[i][v], high = x[i][v + 1];
+            if (factor) {
+                low = _mm512_mul_ps(_mm512_set1_ps(factor[i]), low);
+                high = _mm512_mul_ps(_mm512_set1_ps(factor[i]), high);
+            }
             if (b->is_streaming) {
                 _mm512_stream_si512((void *)((uint16_t *)to + at + 16 * v),
                                     (__m512i)_mm512_cvtne2ps_pbh(high, low));
@@ -228,7 +230,7 @@ EK_INLINE void put(const struct block *b, void *to, int64_t ld, int64_t c,
 
 /* Columns c.. of four rows of `to` from row r on = factor (lines . B), B (n, D). */
 EK_INLINE void product_from(const struct block *b, const struct ek_jagged_rows *to,
-                            int r, const struct terms *t, const float factor[GROUP],
+                            int r, const struct terms *t, const float *factor,
                             int64_t c)
 {
     __m512 sum[GROUP][4];
@@ -246,36 +248,37 @@ EK_INLINE void product_from(const struct block *b, const struct ek_jagged_rows *
 
 static inline void product(const struct block *b, const struct ek_jagged_rows *to,
                            int r, const char *const line[GROUP], int64_t step,
-                           const float *B, int64_t n, const float factor[GROUP])
+                           const float *B, int64_t n, const float *factor)
 {
     const struct terms t = {{line[0], line[1], line[2], line[3]}, step, B, b->D, n};
     product_from(b, to, r, &t, factor, 0);
 }
 
-/* Weights of four queries as rows of pairs of keys; lane by lane as they come. */
-EK_INLINE void keep_rows(float *to, __m512 x[GROUP][4], const int NV)
+/* Weights of four queries as rows of pairs of keys, lane by lane as they come, rows `ld`
+ * apart; and the same numbers as pairs of queries, theirs `pairs_ld` apart. */
+EK_INLINE void keep_both(float *to, int64_t ld, float *pairs, int64_t pairs_ld,
+                         __m512 x[GROUP][4], const int NV)
 {
     EK_UNROLL
-    for (int i = 0; i < GROUP; i++)
+    for (int i = 0; i < GROUP; i += 2)
         EK_UNROLL
     for (int v = 0; v < NV; v += 2) {
-        const __m512 high = v + 1 < NV ? x[i][v + 1] : _mm512_setzero_ps();
-        _mm512_store_si512(to + i * LANES / 2 + 8 * v,
-                           (__m512i)_mm512_cvtne2ps_pbh(high, x[i][v]));
+        const __m512 none = _mm512_setzero_ps();
+        const bool is_even = v + 1 < NV;
+        const __m512i y0 =
+            (__m512i)_mm512_cvtne2ps_pbh(is_even ? x[i][v + 1] : none, x[i][v]);
+        const __m512i y1 =
+            (__m512i)_mm512_cvtne2ps_pbh(is_even ? x[i + 1][v + 1] : none, x[i + 1][v]);
+        float *const pair = pairs + i / 2 * pairs_ld + 16 * v;
+        _mm512_store_si512(to + i * ld + 8 * v, y0);
+        _mm512_store_si512(to + (i + 1) * ld + 8 * v, y1);
+        _mm512_store_si512(pair, pairs_low(y0, y1));
+        if (is_even)
+            _mm512_store_si512(pair + 16, pairs_high(y0, y1));
     }
 }
 
-/* Four rows of bf16 as pairs. */
-EK_INLINE void pairs_of_lines(float *to, const char *const line[GROUP], int D)
-{
-    EK_UNROLL
-    for (int i = 0; i < GROUP; i += 2, to += D)
-        for (int c = 0; c < D; c += 32)
-            pair_32(to + c, _mm512_loadu_si512(line[i] + 2 * c),
-                    _mm512_loadu_si512(line[i + 1] + 2 * c));
-}
-
-/* The same as pairs of queries. */
+/* Weights of four queries as pairs of queries. */
 EK_INLINE void keep_pairs(float *to, __m512 x[GROUP][4], const int NV)
 {
     EK_UNROLL

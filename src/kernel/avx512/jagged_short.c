@@ -208,8 +208,7 @@ EK_INLINE void slopes_64(const struct block *b, struct group *g,
             x[i][v] =
                 _mm512_mul_ps(x[i][v], _mm512_load_ps(g->grad + (4 * i + v) * 16));
     }
-    pairs_of_64(b, b->dx + pair, x);
-    rows_of_64(b, g, at, x);
+    keep_both(g->rows + at / 2, b->ld / 2, b->dx + pair, b->ld, x, 4);
 }
 
 /* --- forward --- */

@@ -166,15 +166,27 @@ EK_INLINE __m512i pair_words(__m512i both)
     return _mm512_permutexvar_epi16(order, both);
 }
 
-/* The pairs of 32 columns of two rows of bf16. */
-EK_INLINE void pair_32(float *to, __m512i even, __m512i odd)
+/* The pairs of columns 0 to 15 of two rows of 32 bf16, and of the others. */
+EK_INLINE __m512i pairs_low(__m512i even, __m512i odd)
 {
-    const __m512i low =
+    const __m512i order =
         _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8,
                          39, 7, 38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-    const __m512i high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-    _mm512_storeu_si512(to, _mm512_permutex2var_epi16(even, low, odd));
-    _mm512_storeu_si512(to + 16, _mm512_permutex2var_epi16(even, high, odd));
+    return _mm512_permutex2var_epi16(even, order, odd);
+}
+
+EK_INLINE __m512i pairs_high(__m512i even, __m512i odd)
+{
+    const __m512i order = _mm512_set_epi16(63, 31, 62, 30, 61, 29, 60, 28, 59, 27, 58,
+                                           26, 57, 25, 56, 24, 55, 23, 54, 22, 53, 21,
+                                           52, 20, 51, 19, 50, 18, 49, 17, 48, 16);
+    return _mm512_permutex2var_epi16(even, order, odd);
+}
+
+EK_INLINE void pair_32(float *to, __m512i even, __m512i odd)
+{
+    _mm512_storeu_si512(to, pairs_low(even, odd));
+    _mm512_storeu_si512(to + 16, pairs_high(even, odd));
 }
 
 #endif
