@@ -4,12 +4,12 @@
 #
 #   bench/route.sh [--rows GROUPS] [--repeats N] [--seconds S] [--speech S] [--pairs N]
 #                  [--proxies NAMES] [--cores P,G] [--realtime] [--json FILE] [--no-peers]
-#   bench/route.sh --real [--seeds 1-5] [--scenario steady|spike] [--json FILE] [--no-peers]
+#   bench/route.sh --real [--seeds 1-4] [--scenario steady|spike] [--json FILE] [--no-peers]
 #   bench/route.sh --all [--no-peers]
 #
 # --real: how well they place sessions, on backends that burn CPU (bench/route_real.py).
 # --all: how well the policies place them in a model (keel simulate), --real, then the rows
-# of speed and memory; about half an hour.
+# of speed and memory; about three quarters of an hour.
 # --rows: some of idle, tls, grpc-idle, handshake, frames100, frames200, frames400, grpc,
 # http2, decision, with commas between.  --speech: seconds of it before memory is looked at
 # again (60).  --cores: of the proxy, and of generator and backends (0,1).  --realtime: in the

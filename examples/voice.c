@@ -479,7 +479,7 @@ int main(int argc, char **argv)
         else if (strcmp(argv[i], "--prior-cost") == 0)
             o.prior_cost = strtod(argv[i + 1], NULL);
         else if (strcmp(argv[i], "--window-ms") == 0)
-            o.window_us = strtol(argv[i + 1], NULL, 10) * 1000;
+            o.window_us = 20 * (o.sample_us = strtol(argv[i + 1], NULL, 10) * 50);
         else if (strcmp(argv[i], "--max-sessions") == 0)
             o.max_sessions = (int32_t)strtol(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--name") == 0)

@@ -27,7 +27,8 @@ enum {
     EK_LOAD_CORES = 1 << 12,
     EK_LOAD_WEIGHT = 1 << 13,
     EK_LOAD_LIMIT = 1 << 14,
-    EK_LOAD_VARIATION = 1 << 15
+    EK_LOAD_VARIATION = 1 << 15,
+    EK_LOAD_WINDOW = 1 << 16
 };
 
 /* What a report asks of its backend's state, beside figures. */
@@ -51,6 +52,7 @@ struct ek_load_report {
     double rps, eps;                /* requests, errors per second */
     double active_sessions;         /* n, at the sample */
     double young_sessions; /* of them, younger than the window of its smoothing */
+    double window_s;       /* of its smoothing, s */
     double young_weight;   /* share of a young one that the CPU has not seen, 0..1 */
     double session_cost;   /* cores of a session */
     double effective_capacity; /* sessions in all */

@@ -79,8 +79,11 @@ struct ek_backend {
     double capacity;              /* as used; < 0: unknown */
     double sessions;              /* n of the sample, all proxies' */
     double own_sessions;          /* of them ours */
-    int32_t n_same;               /* reports alike in a row */
-    int32_t open_when_same;       /* ours at the first of them */
+    double excess;     /* cores that its sessions take beyond the mean, over minutes */
+    double excess_n;   /* mean of n over the same */
+    int64_t excess_us; /* of the report it holds; 0: none */
+    int32_t n_same;    /* reports alike in a row */
+    int32_t open_when_same; /* ours at the first of them */
     uint64_t n_failed, n_reports, n_refused, n_figures, n_frozen;
 };
 

@@ -26,6 +26,7 @@ static const struct figure {
     {EK_LOAD_ACTIVE, AT(active_sessions), EK_CAPACITY_MAX, false},
     {EK_LOAD_YOUNG, AT(young_sessions), EK_CAPACITY_MAX, false},
     {EK_LOAD_YOUNG_WEIGHT, AT(young_weight), 1, false},
+    {EK_LOAD_WINDOW, AT(window_s), 86400, false},
     {EK_LOAD_COST, AT(session_cost), 1e4, false},
     {EK_LOAD_CAPACITY, AT(effective_capacity), EK_CAPACITY_MAX, false},
     {EK_LOAD_REMAINING, AT(remaining_sessions), EK_CAPACITY_MAX, true},

@@ -9,16 +9,21 @@
  * Room says whether a session may come; where it goes is said by headroom in deviations:
  *   rank     = (headroom - pending) / sqrt(n + 1)
  *   headroom = (cores - demand) / cost - phi * young         sessions of the mean cost
- *   demand   = trust * CPU + (1 - trust) * (n - phi * young) * cost
+ *   demand   = seen * cost + 0.7 (CPU - seen * cost) + 0.3 excess
+ *   seen     = n - phi * young
+ *   excess   = mean of CPU - seen * cost over six windows; less if sessions left
  * Sessions switch on and off, so the demand of n of them deviates by sqrt(n): the same
  * rank is the same chance to be overloaded, on a small backend or a large one. And of
  * what a backend's CPU differs from the mean of its sessions a part is only who happens
- * to speak. */
+ * to speak: that is soon over. What lasts longer are sessions that cost more. */
 #include "route/pool_int.h"
 
 #include <math.h>
 
-#define CPU_TRUST      0.7 /* found by `keel simulate`: flat from 0.6 to 0.8 */
+/* Found by `keel simulate`: nearly flat around these. */
+#define CPU_TRUST      0.7
+#define EXCESS_TRUST   0.3
+#define EXCESS_WINDOWS 6
 #define PRIOR_COST     0.1 /* cores of a session before one was seen, if no report tells */
 #define PRIOR_SESSIONS 10 /* that it counts as */
 #define LEAST_COST     1e-6
@@ -128,6 +133,31 @@ static double unseen(const struct ek_pool *pool, const struct ek_backend *b)
     return phi * young;
 }
 
+/* Takes the report into what the backend's sessions cost beyond the mean, once. */
+static void learn_excess(const struct ek_pool *pool, struct ek_backend *b, double seen)
+{
+    const struct ek_load_report *r = &b->report;
+    if (!(r->has & EK_LOAD_CPU) || b->report_us == b->excess_us)
+        return;
+    double window =
+        r->has & EK_LOAD_WINDOW ? r->window_s * 1e6 : (double)pool->o.window_us;
+    double keep = 1;
+    if (b->excess_us != 0)
+        keep = exp(-(double)(b->report_us - b->excess_us) /
+                   fmax(EXCESS_WINDOWS * window, 1));
+    double excess = r->cpu_utilization * ek_backend_cores(b) - seen * pool->fleet_cost;
+    b->excess = keep * b->excess + (1 - keep) * excess;
+    b->excess_n = keep * b->excess_n + (1 - keep) * b->sessions;
+    b->excess_us = b->report_us;
+}
+
+/* The part of those that left went with them, who came since is of the mean. */
+static double excess_now(const struct ek_backend *b)
+{
+    return b->sessions < b->excess_n ? b->excess * b->sessions / b->excess_n
+                                     : b->excess;
+}
+
 /* Sessions of the mean cost that fit before all cores are busy; without a report of CPU
  * the room with its safety factor taken back. */
 static double headroom(const struct ek_pool *pool, const struct ek_backend *b,
@@ -137,8 +167,9 @@ static double headroom(const struct ek_pool *pool, const struct ek_backend *b,
     double cost = pool->fleet_cost, n = b->sessions;
     if (r->has & EK_LOAD_CPU) {
         double cores = ek_backend_cores(b);
-        double demand = CPU_TRUST * r->cpu_utilization * cores +
-                        (1 - CPU_TRUST) * fmax(n - young, 0) * cost;
+        double mean = fmax(n - young, 0) * cost;
+        double demand = mean + CPU_TRUST * (r->cpu_utilization * cores - mean) +
+                        EXCESS_TRUST * excess_now(b);
         return (cores - demand) / cost - young;
     }
     double factor = r->has & EK_LOAD_FACTOR ? r->safety_factor : pool->o.safety_factor;
@@ -173,7 +204,9 @@ static double room_left(const struct ek_pool *pool, const struct ek_backend *b,
 static void set_base_from_report(const struct ek_pool *pool, int32_t i, double slow)
 {
     struct ek_backend *b = pool->backends[i];
-    double young = unseen(pool, b), head = headroom(pool, b, young);
+    double young = unseen(pool, b);
+    learn_excess(pool, b, fmax(b->sessions - young, 0));
+    double head = headroom(pool, b, young);
     double room = room_left(pool, b, young, head);
     /* A share of all it can carry, and not of what is left of that. */
     int32_t base = to_room(room - (1 - slow) * b->capacity);

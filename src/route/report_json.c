@@ -76,6 +76,7 @@ static const struct key keys[] = {
     {"safety_factor", EK_LOAD_FACTOR, AT(safety_factor)},
     {"variation", EK_LOAD_VARIATION, AT(variation)},
     {"cores", EK_LOAD_CORES, AT(cores)},
+    {"window_seconds", EK_LOAD_WINDOW, AT(window_s)},
 };
 
 /* A number of the object; 0 and *v untouched when it is not there. */

@@ -187,13 +187,15 @@ static struct ek_load_report say(struct ek_sim_backend *b)
     return (struct ek_load_report){
         .has = EK_LOAD_CPU | EK_LOAD_APPLICATION | EK_LOAD_RPS | EK_LOAD_ACTIVE |
                EK_LOAD_YOUNG | EK_LOAD_YOUNG_WEIGHT | EK_LOAD_COST | EK_LOAD_CAPACITY |
-               EK_LOAD_REMAINING | EK_LOAD_FACTOR | EK_LOAD_CORES | EK_LOAD_VARIATION,
+               EK_LOAD_REMAINING | EK_LOAD_FACTOR | EK_LOAD_CORES | EK_LOAD_VARIATION |
+               EK_LOAD_WINDOW,
         .cpu_utilization = t.cpu_utilization,
         .application_utilization = t.utilization,
         .rps = (double)t.active_sessions,
         .active_sessions = (double)t.active_sessions,
         .young_sessions = (double)t.young_sessions,
         .young_weight = t.young_weight,
+        .window_s = (double)t.window_us / 1e6,
         .session_cost = t.session_cost,
         .effective_capacity = t.effective_capacity,
         .remaining_sessions = t.remaining_sessions,

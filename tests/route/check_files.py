@@ -66,7 +66,7 @@ class Config(unittest.TestCase):
 
 class Simulate(unittest.TestCase):
     def test_scenarios_are_right(self):
-        for name in ("requests", "spike"):
+        for name in ("calls", "requests", "spike"):
             r = keel("simulate", "--check", ROOT / f"configs/route/{name}.yaml")
             self.assertEqual((r.returncode, r.stderr), (0, ""))
 

@@ -318,6 +318,49 @@ static void small_sessions_are_placed_by_what_they_cost(void **state)
     ek_pool_free(k.pool);
 }
 
+/* Both of 4 cores and as many sessions. */
+static void say_cpu(struct kit *k, double n, double first, double second)
+{
+    const double cpu[2] = {first, second};
+    k->now += SECOND;
+    for (int32_t i = 0; i < 2; i++) {
+        struct ek_load_report r = {
+            .has = EK_LOAD_ACTIVE | EK_LOAD_CAPACITY | EK_LOAD_YOUNG | EK_LOAD_CPU |
+                   EK_LOAD_CORES | EK_LOAD_WINDOW,
+            .active_sessions = n,
+            .effective_capacity = 40,
+            .cpu_utilization = cpu[i] / 4,
+            .cores = 4,
+            .window_s = 2,
+        };
+        assert_int_equal(ek_pool_report(k->pool, i, &r, k->now), 0);
+    }
+}
+
+static void costly_sessions_are_remembered_while_they_are_silent(void **state)
+{
+    (void)state;
+    struct kit k;
+    int counts[2] = {0};
+    kit_open(&k, EK_POLICY_EFFECTIVE_CAPACITY, NULL, 2);
+    for (int i = 0; i < 30; i++)
+        say_cpu(&k, 10, 3, 1);
+    say_cpu(&k, 10, 2, 2);
+    kit_count(&k, 20, counts);
+    assert_int_equal(counts[0], 0);
+    /* They left, others came: in the end nothing is held against those. */
+    say_cpu(&k, 1, 0.2, 0.2);
+    kit_count(&k, 20, counts);
+    assert_int_equal(counts[0], 0);
+    for (int i = 0; i < 300; i++)
+        say_cpu(&k, 0, 0, 0);
+    say_cpu(&k, 10, 2.01, 2);
+    say_cpu(&k, 10, 1.9, 2);
+    kit_count(&k, 20, counts);
+    assert_int_equal(counts[0], 20);
+    ek_pool_free(k.pool);
+}
+
 static void the_same_seed_decides_the_same(void **state)
 {
     (void)state;
@@ -350,6 +393,7 @@ int main(void)
         cmocka_unit_test(ties_are_broken_at_random),
         cmocka_unit_test(never_onto_a_full_backend_while_another_has_room),
         cmocka_unit_test(small_sessions_are_placed_by_what_they_cost),
+        cmocka_unit_test(costly_sessions_are_remembered_while_they_are_silent),
         cmocka_unit_test(the_same_seed_decides_the_same),
         cmocka_unit_test(policies_are_found_by_their_words),
     };

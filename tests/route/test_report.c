@@ -63,6 +63,8 @@ static void what_the_tracker_says_is_understood(void **state)
         assert_near(r.session_cost, 0.15);
         assert_near(r.young_sessions, 0);
         assert_near(r.young_weight, 0.5);
+        if (figures_in[i] == EK_TRACKER_JSON)
+            assert_near(r.window_s, 10);
         assert_near(r.safety_factor, 2);
         assert_near(r.cpu_utilization, 0.5);
         assert_near(r.application_utilization, 10.0 / 14);
