@@ -78,7 +78,8 @@ static inline bool is_streamed(const struct ek_jagged_args *a)
            at % 64 == 0;
 }
 
-/* Asks for columns of head h of rows row.., n or GROUP, into the second-level cache. */
+/* Asks for columns of head h of rows row.., n or GROUP, into the second-level cache. The
+ * size is asked of another file: gcc drops calls of a function that does nothing but ask. */
 static inline void fetch_rows(const struct block *b, const void *x, int64_t ld,
                               int64_t row, int64_t n, int64_t h)
 {
