@@ -107,6 +107,15 @@ int ek_timer_start(struct ek_timer *t, int64_t delay_us)
     return 0;
 }
 
+void ek_timer_hasten(struct ek_timer *t, int64_t delay_us)
+{
+    assert(t->slot >= 0);
+    if (t->due_us - t->loop->now_us <= delay_us)
+        return;
+    int rc = ek_timer_start(t, delay_us);
+    (void)rc; /* moving it cannot fail */
+}
+
 void ek_timer_stop(struct ek_timer *t)
 {
     struct ek_loop *l = t->loop;

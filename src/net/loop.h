@@ -66,6 +66,8 @@ void ek_timer_init(struct ek_timer *t, struct ek_loop *loop,
 /* delay_us from the time of this turn; below 0 counts as 0. It is stopped before
  * on_time is called. Errors: EK_ENOMEM (t was not started). Cost: O(log timers). */
 int ek_timer_start(struct ek_timer *t, int64_t delay_us) EK_MUST_USE;
+/* A started timer comes no later than that, and no later than before. */
+void ek_timer_hasten(struct ek_timer *t, int64_t delay_us);
 void ek_timer_stop(struct ek_timer *t); /* t may be freed right after */
 
 /* What ek_loop_wake makes the loop call, once for all wakes before it runs. */

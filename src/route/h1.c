@@ -323,7 +323,7 @@ void ek_h1_close_idle(struct ek_reactor *w, bool all)
         next = l->next;
         bool is_idle = h->state == EK_H1_IDLE && h->in.len == 0 && h->out.len == 0;
         if (!all && is_idle && may_ask(h))
-            ek_h1_set_timer(h, EK_H1_FRESH_US);
+            ek_timer_hasten(&h->timer, EK_H1_FRESH_US); /* called at each wake */
         else if (all || is_idle)
             ek_h1_kill(h, false);
     }

@@ -89,8 +89,8 @@ struct ek_half {
     const struct ek_half_ops *ops;
     struct ek_relay *session; /* borrowed; NULL: in none */
     /* A back half's, when it is lost before it was connected: */
-    bool is_shared; /* another half was first on that connection: one failure is one,
-                       however many waited for it */
+    bool is_shared; /* another half says so to the pool, or this one has: one failure is
+                       one, however many waited for that connection */
     bool is_ours;   /* the proxy let go of it: nothing against the backend */
 };
 

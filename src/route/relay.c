@@ -505,7 +505,7 @@ static bool is_passed_on(const struct ek_relay *s, uint32_t code)
            code != EK_RESET_REFUSED && code != EK_RESET_CONNECT;
 }
 
-static void lose_back(struct ek_relay *s, uint32_t code, const struct ek_half *back,
+static void lose_back(struct ek_relay *s, uint32_t code, struct ek_half *back,
                       const char *why)
 {
     struct ek_reactor *w = s->reactor;
@@ -517,13 +517,15 @@ static void lose_back(struct ek_relay *s, uint32_t code, const struct ek_half *b
         return;
     }
     if (!s->is_connected && !back->is_ours) {
-        ek_counter_add(&w->counters.connect_failures, !back->is_shared);
+        bool is_told = back->is_shared;
+        ek_counter_add(&w->counters.connect_failures, !is_told);
+        back->is_shared = true;
         if (can_retry(s, code) && has_next_address(s)) {
             ek_counter_add(&w->counters.retries, 1);
             open_placed(s);
             return;
         }
-        if (!back->is_shared)
+        if (!is_told)
             note(s, false);
     }
     if (can_retry(s, code)) {

@@ -180,7 +180,7 @@ static void move_tick(struct ek_route *r, int64_t delay_us)
 
 void ek_route_tick_soon(struct ek_route *r)
 {
-    move_tick(r, tick_us);
+    ek_timer_hasten(&r->tick, tick_us);
 }
 
 static void on_tick(struct ek_timer *t)

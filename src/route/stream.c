@@ -45,11 +45,23 @@ struct ek_stream_half *ek_stream_half_new(struct ek_stream_conn *c,
     return h;
 }
 
+/* h goes and has said nothing of c, which is not made yet: the next one will. */
+static void pass_on(const struct ek_stream_half *h, struct ek_stream_conn *c)
+{
+    if (c->is_ready || h->half.is_shared)
+        return;
+    c->has_first = !ek_link_is_alone(&c->halves);
+    if (c->has_first)
+        EK_LINK_OWNER(c->halves.next, struct ek_stream_half, of_conn)->half.is_shared =
+            false;
+}
+
 void ek_stream_half_let_go(struct ek_stream_half *h)
 {
     if (h->half.session || h->stream)
         return;
     ek_link_remove(&h->of_conn);
+    pass_on(h, h->conn);
     ek_reactor_soon(h->conn->streams->reactor, &h->end);
 }
 

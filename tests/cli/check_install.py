@@ -66,6 +66,8 @@ class Install(unittest.TestCase):
                 text = f.read()
             self.assertIn(f"\nExecStart={PREFIX}/bin/keel {verb} ", text)
             self.assertIn("\nType=notify\n", text)
+            # By default systemd ends who is not ready after 90 s: a large model loads.
+            self.assertIn("\nTimeoutStartSec=", text)
             analyze = keelkit.need_program("systemd-analyze")
             got = subprocess.run([analyze, "verify", "--man=no", unit],
                                  capture_output=True, text=True, timeout=60)

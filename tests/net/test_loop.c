@@ -88,6 +88,22 @@ static void timers_fire_in_order_whatever_was_moved_and_stopped(void **state)
     assert_int_equal(f->n_fired, n_started);
 }
 
+static void a_hastened_timer_is_never_put_off(void **state)
+{
+    struct fixture *f = *state;
+    struct ek_timer *t = &f->timers[0];
+    ek_timer_init(t, f->loop, count_in_order, f);
+    assert_int_equal(ek_timer_start(t, INT64_MAX), 0);
+    ek_timer_hasten(t, 1000000);
+    int64_t due = t->due_us;
+    assert_int_equal(due, ek_loop_now_us(f->loop) + 1000000);
+    ek_timer_hasten(t, 2000000);
+    assert_int_equal(t->due_us, due);
+    ek_timer_hasten(t, 0);
+    run_for(f->loop, 1000);
+    assert_int_equal(f->n_fired, 1);
+}
+
 static void restart_at_once(struct ek_timer *t)
 {
     struct fixture *f = t->owner;
@@ -358,6 +374,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(timers_fire_in_order_whatever_was_moved_and_stopped),
+        T(a_hastened_timer_is_never_put_off),
         T(a_timer_that_restarts_itself_starves_nobody),
         T(a_far_timer_does_not_overflow),
         T(watches_tell_what_is_ready),

@@ -517,6 +517,22 @@ class Codes(Case):
         self.assertEqual(proxy.backends()["b0"]["failures_total"], 1)
         self.assertEqual(proxy.metric("connect_failures_total"), 1)
 
+    def test_a_connection_that_fails_is_told_of_when_its_first_client_has_left(self):
+        silent, = self.backends(1, lambda client, backend: client.rest())
+        proxy = self.proxy([silent.port], "h2=1", connect_timeout_us=1500000)
+        first, c = H2Client(proxy.port), H2Client(proxy.port)
+        self.addCleanup(c.close)
+        first.request("/")
+        self.assertTrue(wait_for(lambda: proxy.metric("sessions_total") == 1))
+        streams = [c.request("/") for _ in range(3)]
+        self.assertTrue(wait_for(lambda: proxy.metric("sessions_total") == 4))
+        first.close()
+        for s in streams:
+            self.assertEqual(c.wait(s)["head"][":status"], "502")
+        # Where the machine is slow the connection may have failed before it left.
+        self.assertEqual(proxy.backends()["b0"]["failures_total"], 1)
+        self.assertEqual(proxy.metric("connect_failures_total"), 1)
+
     def refuser(self, refusal, after):
         """Backends (a function) of which the first to hear `after` bytes of a body
         answers with the frame of refusal(stream); all others send the body back."""

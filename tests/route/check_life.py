@@ -810,6 +810,23 @@ class Names(Case):
                 self.assertEqual(status, 200)
                 seen.add(name)
 
+    def test_a_stop_ends_while_names_flap_and_a_client_asks_nothing(self):
+        self.say("127.0.0.1")
+        port = self.at_both(echo_http("a"), echo_http("b"))
+        proxy = Proxy([f"x=x:{port}"], f"names={self.names}", resolve_interval_us=20000)
+        self.addCleanup(proxy.log.close)
+        self.addCleanup(proxy.stop, signal.SIGKILL)
+        silent = proxy.connect()
+        self.addCleanup(silent.close)
+        self.assertTrue(wait_for(lambda: proxy.metric("connections_total") == 1))
+        proxy.process.send_signal(signal.SIGTERM)
+        end, turn = time.monotonic() + 60, 0
+        while proxy.process.poll() is None and time.monotonic() < end:
+            turn += 1
+            self.say(f"127.0.0.{1 + turn % 2}")
+            time.sleep(0.2)
+        self.assertEqual(proxy.process.poll(), 0, proxy.output())
+
     def test_a_check_warns_of_names_that_nobody_knows(self):
         keel = os.environ.get("KEEL")
         if not keel:
