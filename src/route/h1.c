@@ -171,7 +171,7 @@ void ek_h1_kill(struct ek_h1 *h, bool is_reset)
         ek_counter_share(&w->router->n_connections, -1);
     }
     h->state = EK_H1_DEAD;
-    ek_watch_forget(&h->watch);
+    ek_watch_stop(&h->watch);
     ek_sock_close(&h->sock, is_reset);
     ek_buf_release(&h->in);
     ek_buf_release(&h->out);
