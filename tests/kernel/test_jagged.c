@@ -353,23 +353,23 @@ static void check_aligned(const struct ek_ops *ops, const struct shape *shape)
     run_forward(&f, ops);
     run_backward(&f, ops);
     const struct ek_jagged_args odd = f.a;
-    const int64_t n = (int64_t)f.d.H * f.d.D;
+    const int64_t n = (int64_t)f.d.H * f.d.D, n_kv = (int64_t)f.d.K * f.d.D;
     assert_true(f.n_q * n * 2 > 1 << 20);
     int64_t ldo = odd.ldo, ldq = odd.ldq, ldk = odd.ldk, ldv = odd.ldv;
     f.a.d_o = aligned_rows(&f, odd.d_o, f.n_o, n, &f.a.ldo);
     f.a.o = aligned_rows(&f, odd.d_o, f.n_o, n, &ldo);
     f.a.q = aligned_rows(&f, odd.q, f.n_q, n, &f.a.ldq);
     f.a.dq = aligned_rows(&f, odd.q, f.n_q, n, &ldq);
-    f.a.k = aligned_rows(&f, odd.k, f.n_k, n, &f.a.ldk);
-    f.a.dk = aligned_rows(&f, odd.k, f.n_k, n, &ldk);
-    f.a.v = aligned_rows(&f, odd.v, f.n_k, n, &f.a.ldv);
-    f.a.dv = aligned_rows(&f, odd.v, f.n_k, n, &ldv);
+    f.a.k = aligned_rows(&f, odd.k, f.n_k, n_kv, &f.a.ldk);
+    f.a.dk = aligned_rows(&f, odd.k, f.n_k, n_kv, &ldk);
+    f.a.v = aligned_rows(&f, odd.v, f.n_k, n_kv, &f.a.ldv);
+    f.a.dv = aligned_rows(&f, odd.v, f.n_k, n_kv, &ldv);
     run_forward(&f, ops);
     run_backward(&f, ops);
     expect_rows(f.a.o, odd.o, f.n_o, n, odd.ldo);
     expect_rows(f.a.dq, odd.dq, f.n_q, n, odd.ldq);
-    expect_rows(f.a.dk, odd.dk, f.n_k, n, odd.ldk);
-    expect_rows(f.a.dv, odd.dv, f.n_k, n, odd.ldv);
+    expect_rows(f.a.dk, odd.dk, f.n_k, n_kv, odd.ldk);
+    expect_rows(f.a.dv, odd.dv, f.n_k, n_kv, odd.ldv);
     teardown(&f);
 }
 
@@ -385,6 +385,19 @@ static void where_rows_lie_changes_no_bit(void **state)
         {.lq = {400, 9, 300, 1, -1},
          .lk = {64, 128, 20, 5, -1},
          .d = {12, 12, 64, PHI, .phi = EK_PHI_GELU_TANH}},
+        /* heads of one line and of three, queries that share keys, a course without */
+        {.lq = {400, 9, 300, 1, -1},
+         .lk = {400, 9, 300, 1, -1},
+         .d = {8, 8, 96, SOFT, .mask = {.block = 64}}},
+        {.lq = {400, 9, 300, 65, 1, -1},
+         .lk = {400, 9, 300, 65, 1, -1},
+         .d = {24, 6, 32, PHI, .phi = EK_PHI_SILU, .mask = {.is_causal = true}}},
+        {.lq = {400, 9, 300, 1, -1},
+         .lk = {64, 128, 20, 5, -1},
+         .d = {8, 4, 96, PHI, .phi = EK_PHI_GELU_TANH}},
+        {.lq = {560, 17, 150, 1, -1},
+         .lk = {560, 17, 150, 1, -1},
+         .d = {12, 12, 64, SOFT, .mask = {.is_causal = true}}},
     };
     (void)state;
     for (int isa = EK_ISA_AVX2; isa <= (int)ek_isa_best(); isa++)

@@ -505,4 +505,5 @@ void ek_avx512_jagged_blocks(const struct ek_jagged_args *a,
         else
             forward(&b, x);
     }
+    end_stores(&b);
 }

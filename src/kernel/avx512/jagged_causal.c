@@ -476,4 +476,5 @@ void ek_avx512_jagged_causal(const struct ek_jagged_args *a,
         }
     if (is_backward && (a->dpos || a->dtime))
         end_places(&b, c, t);
+    end_stores(&b);
 }

@@ -78,6 +78,15 @@ static inline bool is_streamed(const struct ek_jagged_args *a)
            at % 64 == 0;
 }
 
+/* The end of a tile. Stores past the caches are ordered by nothing that C's atomics need
+ * be: without this, whoever is told of the tile by a plain store might read what was there
+ * before. */
+static inline void end_stores(const struct block *b)
+{
+    if (b->is_streaming)
+        _mm_sfence();
+}
+
 /* Asks for columns of head h of rows row.., n or GROUP, into the second-level cache. The
  * size is asked of another file: gcc drops calls of a function that does nothing but ask. */
 static inline void fetch_rows(const struct block *b, const void *x, int64_t ld,

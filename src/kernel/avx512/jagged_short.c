@@ -417,4 +417,5 @@ void ek_avx512_jagged_short(const struct ek_jagged_args *a,
     }
     if (is_backward)
         end_keys(&b, kv);
+    end_stores(&b);
 }
