@@ -1,27 +1,21 @@
-/* graph.c - what a training step is made of: gemm's share of the peak, a table's look-up,
- * gradient and row-wise adagrad, and block attention fused with what goes before it.
+/* graph.c - what a training step is made of: gemm's share of the peak, and block attention
+ * fused with what goes before it.
  *
  *   bench_graph [--threads N] [--rounds N]
  *
- * Peak: FMA on registers alone (kernel/probe.h), measured in the same round. The table
- * has 1,048,576 rows of 64; 81,920 rows a step, Zipf 1.05. GB/s counts a row read for
- * the look-up, its copy written and read, and read and written by the update. */
+ * Peak: FMA on registers alone (kernel/probe.h), measured in the same round. */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/rng.h"
 #include "graph/ops.h"
 #include "kernel/gemm.h"
 #include "kernel/ops.h"
-#include "train/adagrad.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define V    (1 << 20)
-#define D    64
-#define ROWS 81920
+#define D 64
 
 struct gemm_bench {
     struct ek_gemm g;
@@ -103,80 +97,6 @@ static void bench_gemm(struct ek_team *team, int rounds)
     ek_free(a);
     ek_free(b);
     ek_free(c);
-}
-
-static void zipf(int32_t *ids, struct ek_rng *rng)
-{
-    double *sum = ek_alloc_array(V, sizeof *sum), total = 0;
-    if (!sum)
-        exit(1);
-    for (int i = 0; i < V; i++)
-        sum[i] = total += pow(i + 1, -1.05);
-    for (int i = 0; i < ROWS; i++) {
-        double x = ek_rng_uniform(rng) * total;
-        int lo = 0, hi = V - 1;
-        while (lo < hi) {
-            int mid = (lo + hi) / 2;
-            if (sum[mid] < x)
-                lo = mid + 1;
-            else
-                hi = mid;
-        }
-        ids[i] = (int32_t)((uint32_t)lo * 2654435761u % V);
-    }
-    ek_free(sum);
-}
-
-static void bench_table(struct ek_team *team, int rounds)
-{
-    struct ek_params *params = NULL;
-    struct ek_graph *g = NULL;
-    struct ek_adagrad_state *s = NULL;
-    struct ek_row_grad rows[EK_ROW_SOURCES];
-    static int32_t ids[ROWS];
-    static float w[ROWS * D];
-    struct ek_rng rng;
-    ek_rng_init(&rng, 1);
-    struct ek_graph_options o = {.team = team, .isa = ek_isa_best()};
-    struct ek_adagrad_options ao = {.eps = 1e-8f, .max_rows = ROWS};
-    if (ek_params_new(&params, 1, NULL) || ek_graph_new(&g, params, &o, NULL))
-        exit(1);
-    int axis = ek_graph_axis(g, "rows", ROWS);
-    int in = ek_graph_input(g, "ids", axis, 1, EK_DTYPE_I32);
-    int weights = ek_graph_input(g, "weights", axis, D, EK_DTYPE_F32);
-    int table = ek_graph_param(
-        g,
-        &(struct ek_param_spec){.name = "t", .rows = V, .cols = D, .is_table = true});
-    ek_graph_loss(g, ek_inner(g, ek_lookup(g, table, in, 1.0f), weights));
-    if (ek_graph_plan(g, NULL) || ek_graph_set_axis(g, axis, ROWS) ||
-        ek_adagrad_new(&s, params, ek_isa_best(), &ao, NULL))
-        exit(1);
-    for (int i = 0; i < ROWS * D; i++)
-        w[i] = 0.001f;
-    double best = 1e9, lookup = 1e9, update = 1e9;
-    struct ek_graph_row row;
-    for (int r = 0; r < rounds * 4; r++) {
-        zipf(ids, &rng);
-        ek_graph_bind(g, in, ids);
-        ek_graph_bind(g, weights, w);
-        ek_graph_profile(g, true);
-        ek_graph_forward(g, (uint64_t)r);
-        ek_graph_backward(g, 1.0f);
-        ek_graph_explain(g, 0, &row);
-        lookup = fmin(lookup, row.ms * 1e-3);
-        int64_t start = ek_clock_us();
-        ek_adagrad_step(s, team, 0, rows, ek_graph_row_grads(g, 0, rows), 0.01f, 1.0f);
-        double s_update = (double)(ek_clock_us() - start) * 1e-6;
-        update = fmin(update, s_update);
-        best = fmin(best, s_update + row.ms * 1e-3);
-    }
-    printf("table 1M x 64, 81,920 Zipf rows: %.2f ms (look-up %.2f, sums and update "
-           "%.2f), %.1f M rows/s, %.1f GB/s\n",
-           best * 1e3, lookup * 1e3, update * 1e3, ROWS / best * 1e-6,
-           5.0 * ROWS * D * 4 / best * 1e-9);
-    ek_adagrad_free(s);
-    ek_graph_free(g);
-    ek_params_free(params);
 }
 
 /* --- block attention, fused and as three operations --------------------------------- */
@@ -285,7 +205,6 @@ int main(int argc, char **argv)
         return 1;
     printf("%d threads\n", ek_team_size(team));
     bench_gemm(team, rounds);
-    bench_table(team, rounds);
     bench_block(team, rounds, false);
     bench_block(team, rounds, true);
     ek_team_free(team);

@@ -13,7 +13,7 @@ import main as common
 import sides
 import table
 
-GROUPS = ("speed", "eval", "padded")
+GROUPS = ("speed", "eval", "padded", "table")
 SETS = {"Beauty": 50, "LastFM": 200}  # the longest sequence that counts
 MUST, AIM = 4.0, 8.0
 WARM_S = 0.5
@@ -35,6 +35,7 @@ def parse():
     p = argparse.ArgumentParser(prog="bench/train.sh", description=__doc__)
     p.add_argument("--keel", help="the binary")
     p.add_argument("--rec", help="the binary bench_rec")
+    p.add_argument("--table", help="the binary bench_table")
     p.add_argument("--peer-python", help="a Python with torch; none: no peer")
     p.add_argument("--data", required=True, help="a folder with Beauty.txt, LastFM.txt")
     p.add_argument("--check", action="store_true", help="only look at the options")
@@ -51,8 +52,8 @@ def parse():
     for name in SETS:
         if not os.path.exists(file_of(o, name)):
             sys.exit(f"{file_of(o, name)} is not there; --data names the folder")
-    if not o.check and not (o.keel and o.rec):
-        p.error("--keel and --rec: expected the binaries")
+    if not o.check and not (o.keel and o.rec and o.table):
+        p.error("--keel, --rec and --table: expected the binaries")
     return o
 
 
@@ -165,6 +166,25 @@ def padded(o):
                     f"peer: ours, padded to the batch's longest, {waste:.0f} % of it waste")
 
 
+def large_table(o):
+    """Look-up, gradient and row-wise adagrad of bags of 20, and of single rows."""
+    script = os.path.join(os.path.dirname(__file__), "..", "peers", "torch_table.py")
+    for bag in (20, 1):
+        options = ("--threads", o.threads, "--bag", bag)
+        programs = [sides.Jobs(o.table, "--jobs", 1, *options)]
+        if o.peer_python:
+            programs.append(sides.Jobs(o.peer_python, script, *options))
+        got = in_turn(o, [p.ask for p in programs])
+        for p in programs:
+            p.close()
+        what = f"bags of {bag}" if bag > 1 else "single rows"
+        peer = got[1] if o.peer_python else None
+        yield table.row(f"1M x 64, 81,920 Zipf rows, {what}, adagrad", "rows/s",
+                        rates(got[0]), rates(peer) if peer else None,
+                        2.5 if bag > 1 else None, None,
+                        peer[-1]["mode"] if peer else "")
+
+
 def main():
     o = parse()
     if o.check:
@@ -175,7 +195,7 @@ def main():
     common.tell_machine(facts, "start", others)
     others = table.Others()
     out = table.Table(facts, o.json)
-    for name, rows in zip(GROUPS, (speed, evaluation, padded)):
+    for name, rows in zip(GROUPS, (speed, evaluation, padded, large_table)):
         if name in o.rows:
             for row in rows(o):
                 out.add(row)
