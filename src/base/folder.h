@@ -41,7 +41,8 @@ void ek_folder_out_cancel(struct ek_folder_out *f);
  * followed, and nothing happens where there is none. */
 void ek_folder_remove(const char *path);
 
-/* Whether a folder at `path` could be replaced, as above; EK_ENOENT nothing is there. */
+/* Whether a folder at `path` could be replaced, as above; EK_ENOENT nothing is
+ * there. */
 int ek_folder_check(const char *path, const char *marker,
                     struct ek_err *err) EK_MUST_USE;
 

@@ -1,6 +1,6 @@
 /* notify.h - tells whoever started this process (systemd, Type=notify) how it is doing:
- * sd_notify(3) without its library. One datagram to the socket that $NOTIFY_SOCKET names,
- * a path or, behind '@', an abstract name; without one nothing is done.
+ * sd_notify(3) without its library. One datagram to the socket that $NOTIFY_SOCKET
+ * names, a path or, behind '@', an abstract name; without one nothing is done.
  *
  * Threads: any, while nobody changes the environment.
  */

@@ -100,8 +100,8 @@ int ek_opt_parse(const struct ek_opt_verb *verb, void *settings,
 /* A time as EK_OPT_MS takes it; false: it is none. */
 bool ek_opt_read_ms(int64_t *ms, const char *text);
 
-/* Where the key was set, ": " behind it, or "" for a default: how an error that is found
- * after parsing begins. Returns out. */
+/* Where the key was set, ": " behind it, or "" for a default: how an error that is
+ * found after parsing begins. Returns out. */
 const char *ek_opt_place(char out[512], const struct ek_opt_verb *verb,
                          const struct ek_opt_args *args, const char *key);
 
@@ -111,8 +111,8 @@ int ek_opt_keys_read(const struct ek_opt *keys, void *settings, const char *name
                      const char *text, size_t n, struct ek_arena *arena,
                      struct ek_err *err) EK_MUST_USE;
 
-/* Every key with its value, as one JSON object with a member a section; reading it gives
- * the same settings. Errors: those of ek_buf_add. */
+/* Every key with its value, as one JSON object with a member a section; reading it
+ * gives the same settings. Errors: those of ek_buf_add. */
 int ek_opt_keys_json(struct ek_buf *out, const struct ek_opt *keys,
                      const void *settings) EK_MUST_USE;
 

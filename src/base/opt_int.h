@@ -82,8 +82,8 @@ const struct ek_opt *ek_opt_key(const struct ek_opt_parse *p, const char *key,
 /* opt.c: what every parse begins with. */
 void ek_opt_apply_defaults(struct ek_opt_parse *p);
 
-/* opt_yaml.c: applies every key of the file, or of text[0,n), at the parse's layer. flag:
- * what named the file, for the error that it cannot be read; may be NULL. */
+/* opt_yaml.c: applies every key of the file, or of text[0,n), at the parse's layer.
+ * flag: what named the file, for the error that it cannot be read; may be NULL. */
 int ek_opt_load_yaml(struct ek_opt_parse *p, const char *path,
                      const char *flag) EK_MUST_USE;
 int ek_opt_load_text(struct ek_opt_parse *p, const char *name, const char *text,

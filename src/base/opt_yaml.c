@@ -1,7 +1,7 @@
-/* The file is one mapping from option names to scalars, or to lists of scalars where the
- * option is a list. A verb's keys have dots, and each dot may be a mapping in a mapping:
- * "model.dim: 64" and "model: {dim: 64}" are the same. Read as events: no tree, no
- * anchors; the depth is that of the longest known section. */
+/* The file is one mapping from option names to scalars, or to lists of scalars where
+ * the option is a list. A verb's keys have dots, and each dot may be a mapping in a
+ * mapping: "model.dim: 64" and "model: {dim: 64}" are the same. Read as events: no
+ * tree, no anchors; the depth is that of the longest known section. */
 #include "base/file.h"
 #include "base/opt_int.h"
 

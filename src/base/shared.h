@@ -58,8 +58,8 @@ static inline int64_t ek_shared_i64_add(struct ek_shared_i64 *x, int64_t n)
     return atomic_fetch_add_explicit(&x->v, n, memory_order_relaxed);
 }
 
-/* A figure whose first value says that what lies behind it is written: the writer's last
- * act (release), the reader's first (acquire). */
+/* A figure whose first value says that what lies behind it is written: the writer's
+ * last act (release), the reader's first (acquire). */
 static inline void ek_shared_i32_publish(struct ek_shared_i32 *x, int32_t v)
 {
     atomic_store_explicit(&x->v, v, memory_order_release);

@@ -56,8 +56,8 @@ struct ek_bench_stat {
 /* Sorts v[0,n), n >= 1. */
 struct ek_bench_stat ek_bench_stat_of(double *v, int n);
 
-/* Seconds of a clock. A team of one counts its own processor time, which leaves out what
- * else the machine does. */
+/* Seconds of a clock. A team of one counts its own processor time, which leaves out
+ * what else the machine does. */
 double ek_bench_now_s(const struct ek_team *team);
 
 /* The machine, and the team that works on it. */
@@ -93,7 +93,8 @@ struct ek_bench_stat ek_bench_peak(const struct ek_bench *b,
                                    enum ek_weight_format format, int n_members,
                                    int n_repeats);
 
-/* Appends `"cpu":"...","isa":"...","threads":N` to a row. Errors: those of ek_buf_add. */
+/* Appends `"cpu":"...","isa":"...","threads":N` to a row. Errors: those of
+ * ek_buf_add. */
 int ek_bench_add_machine(struct ek_buf *row, const struct ek_bench *b) EK_MUST_USE;
 
 /* Appends `"unit":"...","repeats":N,"min":...,"median":...,"max":...`. */

@@ -209,18 +209,18 @@ static char *show_prompt(EditLine *edit)
     return is_more ? more : first;
 }
 
-/* libedit gives the terminal back in line mode between lines, where a Ctrl-D typed during
- * an answer would be an end of input that nobody reads, and letters would show up in the
- * text. So libedit's own idea of that mode is changed: what is typed waits unseen, as it
- * is, for the next line, and there is no moment between two modes. el_end restores the
- * terminal as it was found. */
+/* libedit gives the terminal back in line mode between lines, where a Ctrl-D typed
+ * during an answer would be an end of input that nobody reads, and letters would show
+ * up in the text. So libedit's own idea of that mode is changed: what is typed waits
+ * unseen, as it is, for the next line, and there is no moment between two modes. el_end
+ * restores the terminal as it was found. */
 static int hold_typing(EditLine *edit)
 {
     return el_set(edit, EL_SETTY, "-x", "-icanon", "-echo", NULL);
 }
 
-/* For libedit: the next character of the keyboard; 0 at its end, -1 after a Ctrl-C. Bytes
- * that are no character are dropped. */
+/* For libedit: the next character of the keyboard; 0 at its end, -1 after a Ctrl-C.
+ * Bytes that are no character are dropped. */
 static int get_char(EditLine *edit, wchar_t *out)
 {
     (void)edit;

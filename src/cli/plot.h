@@ -22,8 +22,8 @@ struct ek_plot_range {
 struct ek_plot_range
 ek_plot_range(const struct ek_history_curve *c); /* c: NULL is n 0 */
 
-/* curves: names (n_curves). A run that lacks one is absent from its panel. Errors: those
- * of ek_buf_add. */
+/* curves: names (n_curves). A run that lacks one is absent from its panel. Errors:
+ * those of ek_buf_add. */
 int ek_plot_svg(struct ek_buf *out, const struct ek_plot_run *runs, size_t n_runs,
                 const char *const *curves, size_t n_curves) EK_MUST_USE;
 

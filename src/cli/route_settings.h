@@ -1,5 +1,5 @@
-/* route_settings.h - the options of keel route as they are parsed, and the configuration
- * that they mean. */
+/* route_settings.h - the options of keel route as they are parsed, and the
+ * configuration that they mean. */
 #ifndef EVENKEEL_CLI_ROUTE_SETTINGS_H
 #define EVENKEEL_CLI_ROUTE_SETTINGS_H
 
@@ -23,8 +23,8 @@ struct ek_route_settings {
 };
 
 /* Fills *c. What it points at is `set`'s and the arena's.
- * Errors: EK_EINVAL with the option or the place in the file, its value and what would be
- * right; EK_ENOMEM. */
+ * Errors: EK_EINVAL with the option or the place in the file, its value and what would
+ * be right; EK_ENOMEM. */
 int ek_route_settings_read(struct ek_route_config *c,
                            const struct ek_route_settings *set, struct ek_arena *arena,
                            struct ek_err *err) EK_MUST_USE;

@@ -5,7 +5,8 @@
 
 #include "train/trained.h"
 
-/* As ek_trained_open; o->on_progress and o->arg are set here. Errors: its; EK_ECANCELED. */
+/* As ek_trained_open; o->on_progress and o->arg are set here. Errors: its;
+ * EK_ECANCELED. */
 int ek_verb_trained_open(struct ek_trained *t, const char *folder,
                          struct ek_trained_options o, struct ek_err *err) EK_MUST_USE;
 

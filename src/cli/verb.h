@@ -21,7 +21,8 @@ struct ek_verb {
     int (*run)(int argc, char **argv);
 };
 
-/* --json, the same for every verb that prints results; at: of its bool in the settings. */
+/* --json, the same for every verb that prints results; at: of its bool in the
+ * settings. */
 #define EK_VERB_JSON(at)                                                               \
     {                                                                                  \
         .name = "json", .type = EK_OPT_FLAG, .offset = (at),                           \

@@ -104,8 +104,8 @@ static void on_ready(void *arg, struct ek_route *r)
     bool takes_over = c->inherited->ready_fd >= 0;
     char status[64];
     snprintf(status, sizeof status, "%zu backends", c->n_backends);
-    /* Before the old process hears of it: that may end soon after, and until then is the
-     * one that is watched. */
+    /* Before the old process hears of it: that may end soon after, and until then is
+     * the one that is watched. */
     ek_notify_ready(takes_over, status);
     size_t n_left = ek_inherited_end(c->inherited, NULL);
     if (n_left > 0)

@@ -250,7 +250,8 @@ static void name_place(struct ek_err *err, const struct ek_opt_args *args)
     ek_err_prefix(err, "%s", place);
 }
 
-/* What another configuration would do away with; memory, threads and disks would not. */
+/* What another configuration would do away with; memory, threads and disks would
+ * not. */
 static bool is_asked_wrong(int status)
 {
     return status == EK_EINVAL || status == EK_ELIMIT || status == EK_EUNSUP ||

@@ -18,8 +18,8 @@ struct ek_stats {
      * about one length together. */
     int64_t batch[EK_STATS_BATCHES];
     double waste_shuffled[EK_STATS_BATCHES], waste_bucketed[EK_STATS_BATCHES];
-    /* Users by length, bins of equal ratio from 1 to max; items by rank likewise: events
-     * of the item at the bin's first rank. */
+    /* Users by length, bins of equal ratio from 1 to max; items by rank likewise:
+     * events of the item at the bin's first rank. */
     int64_t users_in[EK_STATS_BINS];
     double bin_from[EK_STATS_BINS + 1];
     int64_t rank[EK_STATS_BINS], count_at[EK_STATS_BINS];

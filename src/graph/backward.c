@@ -119,8 +119,8 @@ struct schedule {
     int *uses;                /* of parameters' values: active nodes still to come */
 };
 
-/* Recompute steps so that v can be read. Deep chains of recomputed values recurse once a
- * node; nodes are few. */
+/* Recompute steps so that v can be read. Deep chains of recomputed values recurse once
+ * a node; nodes are few. */
 static int want_value(struct schedule *s, int v)
 {
     int node = v < 0 ? -1 : s->g->values[v].node;

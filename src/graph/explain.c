@@ -34,8 +34,8 @@ static int64_t mat_bytes(const struct ek_graph *g, int v)
            (int64_t)ek_dtype_block_bytes(g->values[v].type);
 }
 
-/* Inputs and outputs once; of a table the rows that are read. Backward reads gradients of
- * outputs and what it needs, and writes gradients of inputs. */
+/* Inputs and outputs once; of a table the rows that are read. Backward reads gradients
+ * of outputs and what it needs, and writes gradients of inputs. */
 static int64_t step_bytes(const struct ek_graph *g, const struct ek_step *s)
 {
     const struct ek_node *n = &g->nodes[s->node];

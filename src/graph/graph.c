@@ -241,7 +241,7 @@ void ek_graph_output(struct ek_graph *g, int v)
         g->values[g->values[v].base].is_output = true;
 }
 
-/* --- for op_*.c ------------------------------------------------------------------------ */
+/* --- for op_*.c ------------------------------------------------------------------- */
 
 struct ek_node *ek_node_add(struct ek_graph *g, const struct ek_op_class *class,
                             const int *in, int n_in, unsigned optional)

@@ -7,8 +7,8 @@
  *   loss, output                        backward           -> gradients
  *   plan  ──────────────────────────>   optimizers (train/)
  *
- * A value is a matrix of rows and cols. cols is fixed; rows is fixed or the extent of an
- * axis ("tokens", "users"), which every batch sets, up to a ceiling. The plan places
+ * A value is a matrix of rows and cols. cols is fixed; rows is fixed or the extent of
+ * an axis ("tokens", "users"), which every batch sets, up to a ceiling. The plan places
  * every value at its ceiling in one arena by lifetimes; after it nothing allocates.
  * Values are ids >= 0. Building is sticky: after the first fault every builder returns
  * -1 and ek_graph_plan tells the fault, so that a model reads like its formulas.
@@ -59,7 +59,7 @@ int ek_graph_new(struct ek_graph **g, struct ek_params *params,
                  struct ek_err *err) EK_MUST_USE;
 void ek_graph_free(struct ek_graph *g); /* NULL is fine; parameters are left alone */
 
-/* --- building ---------------------------------------------------------------------- */
+/* --- building --------------------------------------------------------------------- */
 
 int ek_graph_axis(struct ek_graph *g, const char *name, int64_t max_rows);
 
@@ -70,7 +70,8 @@ int ek_graph_input(struct ek_graph *g, const char *name, int axis, int64_t cols,
 /* The parameter as a value; added to the set, or found there (params.h). */
 int ek_graph_param(struct ek_graph *g, const struct ek_param_spec *spec);
 
-/* Columns [first, first+cols) of v: a view, no work and no memory, in both directions. */
+/* Columns [first, first+cols) of v: a view, no work and no memory, in both
+ * directions. */
 int ek_graph_columns(struct ek_graph *g, int v, int64_t first, int64_t cols);
 
 /* Columns of v; -1 after a fault. */
@@ -90,7 +91,8 @@ enum ek_keep { EK_KEEP_SAVE, EK_KEEP_RECOMPUTE };
 void ek_graph_keep(struct ek_graph *g, int v, enum ek_keep keep);
 void ek_graph_keep_region(struct ek_graph *g, const char *name, enum ek_keep keep);
 
-/* The scalar (1,1) that backward starts from. Without one the graph only runs forward. */
+/* The scalar (1,1) that backward starts from. Without one the graph only runs
+ * forward. */
 void ek_graph_loss(struct ek_graph *g, int v);
 
 /* v stays readable until the next forward. */
@@ -101,7 +103,7 @@ void ek_graph_output(struct ek_graph *g, int v);
  * the arena would be over max_bytes, EK_ENOMEM. */
 int ek_graph_plan(struct ek_graph *g, struct ek_err *err) EK_MUST_USE;
 
-/* --- a step ------------------------------------------------------------------------ */
+/* --- a step ----------------------------------------------------------------------- */
 
 /* Rows of this batch. Errors: EK_ELIMIT over the ceiling (nothing changed). */
 int ek_graph_set_axis(struct ek_graph *g, int axis, int64_t rows) EK_MUST_USE;
@@ -119,7 +121,8 @@ struct ek_mat ek_graph_mat(const struct ek_graph *g, int v);
 float ek_graph_scalar(const struct ek_graph *g, int v);
 
 /* Gradient rows of tables: entry e of n adds scale * grad row (row_of ? row_of[e] : e)
- * to row ids[e] of the table. ids NULL: entry e is row e. A negative id adds nothing. */
+ * to row ids[e] of the table. ids NULL: entry e is row e. A negative id adds
+ * nothing. */
 struct ek_row_grad {
     const int32_t *ids;    /* (n) borrowed: an input of the graph; may be NULL */
     const int32_t *row_of; /* (n) which row of grad; may be NULL */
@@ -134,8 +137,9 @@ struct ek_row_grad {
 int ek_graph_row_grads(const struct ek_graph *g, int param,
                        struct ek_row_grad out[EK_ROW_SOURCES]);
 
-/* Called once a backward for each dense parameter in this graph, as soon as its gradient
- * has every contribution of this process: where a reduction over processes begins. */
+/* Called once a backward for each dense parameter in this graph, as soon as its
+ * gradient has every contribution of this process: where a reduction over processes
+ * begins. */
 typedef void ek_reduce_fn(void *arg, int param, struct ek_param *p);
 void ek_graph_on_reduce(struct ek_graph *g, ek_reduce_fn *fn, void *arg);
 
@@ -149,7 +153,7 @@ struct ek_graph_fault {
 };
 bool ek_graph_find_fault(struct ek_graph *g, struct ek_graph_fault *fault);
 
-/* --- what it costs ------------------------------------------------------------------ */
+/* --- what it costs ---------------------------------------------------------------- */
 
 struct ek_graph_row {               /* one line of `keel train --explain` */
     const char *op, *name, *region; /* borrowed */

@@ -141,8 +141,9 @@ struct ek_graph {
     struct ek_err err; /* the first fault of building */
 };
 
-/* What an operation sees. din[i].f is NULL where no gradient is wanted, in[i] and out[i]
- * in backward where it is not read; dout[0] is writable, nobody reads it afterwards. */
+/* What an operation sees. din[i].f is NULL where no gradient is wanted, in[i] and
+ * out[i] in backward where it is not read; dout[0] is writable, nobody reads it
+ * afterwards. */
 struct ek_op_run {
     struct ek_graph *g;
     const struct ek_node *node;
@@ -157,7 +158,7 @@ static inline bool ek_is_added(const struct ek_op_run *r, int i)
     return r->added >> i & 1;
 }
 
-/* --- building (graph.c), for op_*.c -------------------------------------------------- */
+/* --- building (graph.c), for op_*.c ----------------------------------------------- */
 
 /* A fault of building: kept if it is the first. Returns -1. */
 int ek_graph_fail(struct ek_graph *g, int status, const char *fmt, ...) EK_PRINTF(3, 4);
@@ -185,7 +186,7 @@ bool ek_expect_param(struct ek_graph *g, const char *op, int v, int64_t rows,
 bool ek_expect_table(struct ek_graph *g, const char *op, int v, int n_sources);
 bool ek_same_rows(struct ek_graph *g, const char *op, int a, int b);
 
-/* --- plan (backward.c, plan.c) --------------------------------------------------------- */
+/* --- plan (backward.c, plan.c) ---------------------------------------------------- */
 
 /* Grows list by one, zeroed; NULL without memory (a fault of g). */
 void *ek_graph_grow(struct ek_graph *g, void **list, int *n, int *cap, size_t size);
@@ -194,11 +195,11 @@ int ek_schedule(struct ek_graph *g) EK_MUST_USE;  /* nodes -> steps */
 int ek_lifetimes(struct ek_graph *g) EK_MUST_USE; /* steps -> pieces */
 
 /* Gives every piece an offset so that no two that live in a common step overlap;
- * largest first, each at the lowest place. Returns the arena's bytes. `order` is scratch
- * for n indices. */
+ * largest first, each at the lowest place. Returns the arena's bytes. `order` is
+ * scratch for n indices. */
 size_t ek_place(struct ek_piece *pieces, int n, int *order);
 
-/* --- a step (run.c) ---------------------------------------------------------------------- */
+/* --- a step (run.c) --------------------------------------------------------------- */
 
 struct ek_mat ek_resolve(const struct ek_graph *g, int v, enum ek_slot slot);
 enum ek_slot ek_backward_slot(const struct ek_graph *g, int v); /* SAVED or AGAIN */
@@ -208,13 +209,14 @@ int ek_row_sources(const struct ek_graph *g, int value,
 int64_t ek_value_rows(const struct ek_graph *g, int v); /* bound */
 size_t ek_value_bytes(const struct ek_graph *g, int v); /* at the ceiling */
 
-/* Runs fn for block 0..n-1, dealt to the team in runs; the member is for scratch only. */
+/* Runs fn for block 0..n-1, dealt to the team in runs; the member is for scratch
+ * only. */
 typedef void ek_block_fn(const struct ek_op_run *r, void *arg, int64_t block,
                          int member);
 void ek_blocks(const struct ek_op_run *r, ek_block_fn *fn, void *arg, int64_t n);
 
-/* The same for two kinds of blocks, 0..n-1 and n..n+m-1, of different cost: every member
- * takes its share of both. */
+/* The same for two kinds of blocks, 0..n-1 and n..n+m-1, of different cost: every
+ * member takes its share of both. */
 void ek_blocks_of_two(const struct ek_op_run *r, ek_block_fn *fn, void *arg, int64_t n,
                       int64_t m);
 

@@ -137,7 +137,7 @@ static void attention_forward(const struct ek_op_run *r)
     ek_team_run(r->g->o.team, tile_share, &p);
 }
 
-/* --- backward ---------------------------------------------------------------------------- */
+/* --- backward --------------------------------------------------------------------- */
 
 static bool goes_aside(const struct ek_graph *g, const struct ek_node *n, int k,
                        unsigned added)
@@ -237,7 +237,7 @@ static const struct ek_op_class class = {.name = "attention",
                                          .cost = attention_cost,
                                          .scratch = attention_scratch};
 
-/* --- building ---------------------------------------------------------------------------- */
+/* --- building --------------------------------------------------------------------- */
 
 static bool check_optional(struct ek_graph *g, const int *in)
 {

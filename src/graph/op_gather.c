@@ -1,6 +1,7 @@
-/* op_gather.c - rows of a value by index, and the same numbers as other rows: how what is
- * known of a sequence or a chunk reaches its tokens, and back. Unlike a look-up's, the
- * gradient goes to the value: equal indices are grouped and summed in order (rows.h). */
+/* op_gather.c - rows of a value by index, and the same numbers as other rows: how what
+ * is known of a sequence or a chunk reaches its tokens, and back. Unlike a look-up's,
+ * the gradient goes to the value: equal indices are grouped and summed in order
+ * (rows.h). */
 #include "graph/graph_int.h"
 #include "graph/ops.h"
 
@@ -9,7 +10,7 @@
 
 enum { X, IDS };
 
-/* --- gather ------------------------------------------------------------------------------ */
+/* --- gather ----------------------------------------------------------------------- */
 
 static void gather_block(const struct ek_op_run *r, void *arg, int64_t b, int member)
 {
@@ -99,7 +100,7 @@ int ek_gather(struct ek_graph *g, int x, int ids)
     return ek_node_out(g, ids, g->values[x].cols, EK_DTYPE_F32);
 }
 
-/* --- reshape ----------------------------------------------------------------------------- */
+/* --- reshape ---------------------------------------------------------------------- */
 
 /* One wide row is n_parts narrow ones, one after the other. */
 struct shape {

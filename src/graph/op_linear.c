@@ -72,7 +72,7 @@ static struct scratch cut(const struct ek_op_run *r, const struct split *s)
     return c;
 }
 
-/* --- forward ----------------------------------------------------------------------------- */
+/* --- forward ---------------------------------------------------------------------- */
 
 static void pack_w(const struct ek_op_run *r, void *arg, int64_t b, int member)
 {
@@ -148,7 +148,7 @@ static void linear_forward(const struct ek_op_run *r)
               ek_n_blocks(r->in[X].rows, EK_GEMM_BLOCK));
 }
 
-/* --- backward ---------------------------------------------------------------------------- */
+/* --- backward --------------------------------------------------------------------- */
 
 struct back {
     struct split split;
@@ -226,8 +226,8 @@ static void dx_block(const struct ek_op_run *r, const struct back *k, int64_t b)
     (r->g->o.is_bf16 ? r->g->gemm->bf16 : r->g->gemm->f32)(&m);
 }
 
-/* Rows [TILE * tile, ...) of dW over one part of the rows of x; the first tile also sums
- * the bias. */
+/* Rows [TILE * tile, ...) of dW over one part of the rows of x; the first tile also
+ * sums the bias. */
 static void dw_task(const struct ek_op_run *r, const struct back *k, int64_t task)
 {
     int64_t tile = task % k->split.n_tiles, part = task / k->split.n_tiles;

@@ -1,5 +1,5 @@
-/* op_lookup.c - rows of a table, one by one or summed in bags. The gradient is a list of
- * rows and stays where it is: the output's own gradient, with the ids beside it. */
+/* op_lookup.c - rows of a table, one by one or summed in bags. The gradient is a list
+ * of rows and stays where it is: the output's own gradient, with the ids beside it. */
 #include "graph/graph_int.h"
 #include "graph/ops.h"
 
@@ -79,7 +79,7 @@ int ek_lookup(struct ek_graph *g, int table, int ids, float scale)
     return ek_node_out(g, ids, g->values[table].cols, EK_DTYPE_F32);
 }
 
-/* --- bags -------------------------------------------------------------------------------- */
+/* --- bags ------------------------------------------------------------------------- */
 
 static void bag_block(const struct ek_op_run *r, void *arg, int64_t b, int member)
 {

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-/* --- bce --------------------------------------------------------------------------------- */
+/* --- bce -------------------------------------------------------------------------- */
 
 /* Rows with a label: those without one have a negative y. */
 static int64_t n_labels(const struct ek_op_run *r)
@@ -15,8 +15,8 @@ static int64_t n_labels(const struct ek_op_run *r)
     return n;
 }
 
-/* -(y log p + (1-y) log(1-p)) = max(x,0) - x y + log(1 + exp(-|x|)), summed in f64 in the
- * order of rows. */
+/* -(y log p + (1-y) log(1-p)) = max(x,0) - x y + log(1 + exp(-|x|)), summed in f64 in
+ * the order of rows. */
 static void bce_forward(const struct ek_op_run *r)
 {
     double sum = 0;
@@ -59,7 +59,7 @@ int ek_bce(struct ek_graph *g, int x, int y)
     return ek_node_out_rows(g, -1, 1, 1, EK_DTYPE_F32);
 }
 
-/* --- inner ------------------------------------------------------------------------------- */
+/* --- inner ------------------------------------------------------------------------ */
 
 static void inner_forward(const struct ek_op_run *r)
 {

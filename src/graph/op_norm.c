@@ -1,4 +1,5 @@
-/* op_norm.c - layer and RMS norm over the columns; statistics are kept, x is read again. */
+/* op_norm.c - layer and RMS norm over the columns; statistics are kept, x is read
+ * again. */
 #include "graph/graph_int.h"
 #include "graph/ops.h"
 
@@ -63,7 +64,8 @@ static void back_part(const struct ek_op_run *r, void *arg, int64_t part, int me
     }
 }
 
-/* Parts are many and small, so that they fall evenly to the team; their sums are short. */
+/* Parts are many and small, so that they fall evenly to the team; their sums are
+ * short. */
 static void norm_backward(const struct ek_op_run *r)
 {
     int64_t N = r->in[X].rows, C = r->in[X].cols;

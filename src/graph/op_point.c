@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-/* fn does n numbers that stand together, from row on: of one row or, where neither input,
- * output nor gradient is columns of something wider, of a whole block. */
+/* fn does n numbers that stand together, from row on: of one row or, where neither
+ * input, output nor gradient is columns of something wider, of a whole block. */
 typedef void row_fn(const struct ek_op_run *r, int64_t row, int64_t n);
 
 struct by_rows {
@@ -58,7 +58,7 @@ static int point_add(struct ek_graph *g, const struct ek_op_class *class, const 
     return ek_node_out(g, in[0], g->values[in[0]].cols, EK_DTYPE_F32);
 }
 
-/* --- act --------------------------------------------------------------------------------- */
+/* --- act -------------------------------------------------------------------------- */
 
 static void act_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
@@ -102,7 +102,7 @@ int ek_activate(struct ek_graph *g, int x, enum ek_act act)
     return y;
 }
 
-/* --- add, scale -------------------------------------------------------------------------- */
+/* --- add, scale ------------------------------------------------------------------- */
 
 static void add_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
@@ -174,7 +174,7 @@ int ek_scale(struct ek_graph *g, int x, float s)
     return y;
 }
 
-/* --- mul, gate --------------------------------------------------------------------------- */
+/* --- mul, gate -------------------------------------------------------------------- */
 
 static void mul_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {
@@ -236,7 +236,7 @@ int ek_gate(struct ek_graph *g, int x, int gate)
     return ek_mul(g, x, ek_activate(g, gate, EK_ACT_SIGMOID));
 }
 
-/* --- dropout, residual ------------------------------------------------------------------- */
+/* --- dropout, residual ------------------------------------------------------------ */
 
 static bool is_dropping(const struct ek_op_run *r)
 {
@@ -338,7 +338,7 @@ int ek_residual(struct ek_graph *g, int a, int b, float p)
 
 #define CONCAT_MAX 8
 
-/* --- concat ------------------------------------------------------------------------------ */
+/* --- concat ----------------------------------------------------------------------- */
 
 static void concat_row(const struct ek_op_run *r, int64_t i, int64_t n)
 {

@@ -1,7 +1,7 @@
-/* op_rope.c - rotary positions on rows of heads: neighbouring columns of a head are turned
- * by an angle of the row's position, and back in backward. Positions are numbers, so that
- * log(1 + time passed) is one, too. Angles are made in f64 in either direction: a table
- * would be N dim floats to keep. */
+/* op_rope.c - rotary positions on rows of heads: neighbouring columns of a head are
+ * turned by an angle of the row's position, and back in backward. Positions are
+ * numbers, so that log(1 + time passed) is one, too. Angles are made in f64 in either
+ * direction: a table would be N dim floats to keep. */
 #include "graph/graph_int.h"
 #include "graph/ops.h"
 #include "graph/turns.h"

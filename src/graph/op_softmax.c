@@ -1,6 +1,6 @@
 /* op_softmax.c - softmax cross-entropy over a table's rows, all of them or the positive
- * and shared negatives. Rows of h go in blocks of BLOCK; the logits of one block against
- * all M candidates are the most that exists. For each block, a barrier between:
+ * and shared negatives. Rows of h go in blocks of BLOCK; the logits of one block
+ * against all M candidates are the most that exists. For each block, a barrier between:
  *
  *   rows    hn = h or h/|h|;  s+ = hn . e+ / temperature
  *   logits  L (BLOCK,M) = hn E^T                            tiles of columns
@@ -138,7 +138,7 @@ static const float *candidate(const struct ek_op_run *r, const struct work *w,
     return ek_at(r->in[TABLE], id);
 }
 
-/* --- candidates --------------------------------------------------------------------------- */
+/* --- candidates ------------------------------------------------------------------- */
 
 static void cand_block(const struct ek_op_run *r, void *arg, int64_t b, int member)
 {
@@ -169,7 +169,7 @@ static void cand_turn_block(const struct ek_op_run *r, void *arg, int64_t b, int
     }
 }
 
-/* --- a block of rows ---------------------------------------------------------------------- */
+/* --- a block of rows -------------------------------------------------------------- */
 
 #define AHEAD 8 /* rows of the table fetched before their turn */
 
@@ -397,7 +397,7 @@ static void softmax_forward(const struct ek_op_run *r)
     r->out[LOSS].f[0] = (float)(sum * (double)(w.coef * r->node->f[0]));
 }
 
-/* --- backward ------------------------------------------------------------------------------ */
+/* --- backward --------------------------------------------------------------------- */
 
 static void dh_block(const struct ek_op_run *r, void *arg, int64_t b, int member)
 {

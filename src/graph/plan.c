@@ -1,4 +1,5 @@
-/* plan.c - lifetimes of every value, gradient and scratch in steps, and their places. */
+/* plan.c - lifetimes of every value, gradient and scratch in steps, and their
+ * places. */
 #include "base/mem.h"
 #include "graph/graph_int.h"
 

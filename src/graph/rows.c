@@ -3,7 +3,8 @@
  * low bits: popular items often have neighbouring ids, and would share one otherwise.
  *
  *   scratch:  key[n]  other[n]  count[blocks][BUCKETS]
- *   key = row << 32 | entry, so sorting keys sorts by row and keeps the order of entries
+ *   key = row << 32 | entry, so sorting keys sorts by row and keeps the order of
+ *   entries
  */
 #include "graph/rows.h"
 

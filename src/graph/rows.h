@@ -1,4 +1,5 @@
-/* rows.h - equal ids of gradient rows brought together, in parallel and in a fixed order.
+/* rows.h - equal ids of gradient rows brought together, in parallel and in a fixed
+ * order.
  *
  * Entries of all sources are dealt to buckets of table rows and sorted by (row, entry)
  * inside each: the sum of a row runs in the order of its entries, whatever
@@ -13,8 +14,8 @@
 /* Scratch of ek_rows_group for at most max_n entries; 64-byte aligned. */
 size_t ek_rows_bytes(int64_t max_n);
 
-/* One distinct row and the sum (cols) of its entries. Called by any member, for each row
- * once. */
+/* One distinct row and the sum (cols) of its entries. Called by any member, for each
+ * row once. */
 typedef void ek_row_fn(void *arg, int64_t row, const float *sum);
 
 struct ek_rows {

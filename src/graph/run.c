@@ -278,7 +278,7 @@ bool ek_graph_find_fault(struct ek_graph *g, struct ek_graph_fault *fault)
     return false;
 }
 
-/* --- blocks ------------------------------------------------------------------------------ */
+/* --- blocks ----------------------------------------------------------------------- */
 
 struct deal {
     const struct ek_op_run *r;

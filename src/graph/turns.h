@@ -1,5 +1,5 @@
-/* turns.h - the angles of rotary positions, for the operations that turn rows of heads by
- * them (ops.h, ek_rope). */
+/* turns.h - the angles of rotary positions, for the operations that turn rows of heads
+ * by them (ops.h, ek_rope). */
 #ifndef EVENKEEL_GRAPH_TURNS_H
 #define EVENKEEL_GRAPH_TURNS_H
 

@@ -1,9 +1,9 @@
 /* grad.h - the row and elementwise operations of training, forward and backward.
  *
  * Written once in plain C over 16 lanes (grad_body.h) and compiled for each ISA without
- * contraction, so that every ISA gives the same bits. Rows are ld apart; `is_added` adds
- * to the output instead of writing it. Outputs may alias inputs element by element.
- * Activations of -inf and +inf are their limits; NaN stays NaN.
+ * contraction, so that every ISA gives the same bits. Rows are ld apart; `is_added`
+ * adds to the output instead of writing it. Outputs may alias inputs element by
+ * element. Activations of -inf and +inf are their limits; NaN stays NaN.
  * Accuracy: exp, sigmoid, tanh within 4e-7 absolute of max(1, |value|)
  * (tests/kernel/test_grad.c). Threads: any. Cost: one pass, no allocation.
  */

@@ -1,5 +1,5 @@
-/* grad_act.h - activations and their slopes, for grad_body.h; plain C without a library's
- * functions, so that the bits are the same everywhere. */
+/* grad_act.h - activations and their slopes, for grad_body.h; plain C without a
+ * library's functions, so that the bits are the same everywhere. */
 #ifndef EVENKEEL_KERNEL_GRAD_ACT_H
 #define EVENKEEL_KERNEL_GRAD_ACT_H
 

@@ -1,5 +1,5 @@
-/* grad_lanes.h - 16 lanes of f32 in plain C, for grad_body.h: what an ISA lacks in width
- * its compiler makes of several registers, with the same bits. */
+/* grad_lanes.h - 16 lanes of f32 in plain C, for grad_body.h: what an ISA lacks in
+ * width its compiler makes of several registers, with the same bits. */
 #ifndef EVENKEEL_KERNEL_GRAD_LANES_H
 #define EVENKEEL_KERNEL_GRAD_LANES_H
 
@@ -47,7 +47,8 @@ EK_LANES_INLINE double join(ek_lanes v)
     return s[0] + s[1];
 }
 
-/* The sums of four vectors, in f32, halves onto each other: v[k]'s in lanes 4k..4k+3. */
+/* The sums of four vectors, in f32, halves onto each other: v[k]'s in lanes
+ * 4k..4k+3. */
 EK_LANES_INLINE ek_lanes join_four(const ek_lanes v[4])
 {
     ek_lanes a = __builtin_shufflevector(v[0], v[1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18,

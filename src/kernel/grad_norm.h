@@ -1,6 +1,7 @@
-/* grad_norm.h - layer and RMS norm, for grad_body.h. Four rows go together, so that their
- * sums are joined at once and nobody waits for one row's root; the last rows of a call
- * stand in for those that are missing. Sums are f32: 16 lanes, joined by halves. */
+/* grad_norm.h - layer and RMS norm, for grad_body.h. Four rows go together, so that
+ * their sums are joined at once and nobody waits for one row's root; the last rows of a
+ * call stand in for those that are missing. Sums are f32: 16 lanes, joined by
+ * halves. */
 #ifndef EVENKEEL_KERNEL_GRAD_NORM_H
 #define EVENKEEL_KERNEL_GRAD_NORM_H
 

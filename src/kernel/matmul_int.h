@@ -147,11 +147,12 @@ EK_INLINE void ek_tile_fetch(const struct ek_tile *c, const unsigned char *w, in
         ek_fetch_ahead(w, n);
 }
 
-/* EK_UNROLL before a loop over rows: unrolled early enough that an array of sums becomes
- * registers; left alone, gcc may store them all in every step (f32 in AVX2: 45 against
- * 97 GFLOP/s). EK_UNROLL_GCC: where clang does so by itself and loses a quarter by being
- * told (integers in AVX-512).
- * EK_ROLLED before a loop over columns: kept a loop, where 16 registers would spill otherwise. */
+/* EK_UNROLL before a loop over rows: unrolled early enough that an array of sums
+ * becomes registers; left alone, gcc may store them all in every step (f32 in AVX2: 45
+ * against 97 GFLOP/s). EK_UNROLL_GCC: where clang does so by itself and loses a quarter
+ * by being told (integers in AVX-512).
+ * EK_ROLLED before a loop over columns: kept a loop, where 16 registers would spill
+ * otherwise. */
 #ifdef __clang__
 #define EK_UNROLL _Pragma("unroll")
 #define EK_UNROLL_GCC

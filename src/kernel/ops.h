@@ -2,8 +2,9 @@
  *
  * Each operation's contract stands in its own header (matmul.h, norm.h, rope.h, attn.h,
  * jagged.h, kv_write.h, act.h, pick.h, beats.h, probe.h). Kernels take pointers and
- * sizes, never allocate, log or fail; shapes are checked when the plan is built. Work is given as ranges, so callers
- * split it among threads as they like and the result is the same bits for every split.
+ * sizes, never allocate, log or fail; shapes are checked when the plan is built. Work
+ * is given as ranges, so callers split it among threads as they like and the result is
+ * the same bits for every split.
  */
 #ifndef EVENKEEL_KERNEL_OPS_H
 #define EVENKEEL_KERNEL_OPS_H

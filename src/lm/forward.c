@@ -9,8 +9,8 @@
  * (EK_LM_SMALL_ROWS) every member norms and prepares all rows into buffers of its own,
  * and six are left:
  *   q k v | RoPE, KV write | attention | o | gate, up | down |
- * In the last layer, only rows with logits go on behind attention, behind a barrier more
- * where whoever owns a row had to finish it.
+ * In the last layer, only rows with logits go on behind attention, behind a barrier
+ * more where whoever owns a row had to finish it.
  * No shared buffer is written in the stretch between two barriers in which another
  * member may still read it: each is written again a layer later.
  * No number depends on the split: kernels promise a row's bits whatever else is
@@ -307,8 +307,9 @@ static void set_rows(struct crew *c)
     c->act = s->is_small ? own->act : b->act;
 }
 
-/* From here on the step is its rest: its rows of the residual stream move together, into
- * the queries' buffer, and those of attention on their way into the form o needs. */
+/* From here on the step is its rest: its rows of the residual stream move together,
+ * into the queries' buffer, and those of attention on their way into the form o
+ * needs. */
 static void narrow(struct crew *c, const float *att, const struct ek_lm_layer *y)
 {
     const struct ek_lm *lm = c->s->lm;
@@ -528,8 +529,8 @@ static void lay_all(struct step *s, const struct ek_lm_seq *seqs, int32_t n_seqs
     }
 }
 
-/* The rest of a step of which few rows have logits: those rows in the order of the step,
- * so that each copy of the weights still has one run of them. */
+/* The rest of a step of which few rows have logits: those rows in the order of the
+ * step, so that each copy of the weights still has one run of them. */
 static bool has_rest(struct step *rest, const struct step *s)
 {
     const struct ek_lm_plan *b = &s->lm->plan;

@@ -49,8 +49,8 @@ int ek_kv_init(struct ek_kv *kv, const struct ek_lm_params *p, enum ek_dtype dty
                           "no memory for %d pages of %d tokens of keys and values "
                           "(%s); fewer or smaller sequences need less",
                           n_pages, EK_PAGE_TOKENS, ek_format_bytes(text, total));
-    /* The first pages are sure to be used: the system clears them now, and not one after
-     * the other while the first answer waits. */
+    /* The first pages are sure to be used: the system clears them now, and not one
+     * after the other while the first answer waits. */
     for (size_t i = 0; i < 2 * (size_t)p->n_layers; i++)
         data[i * pool] = 0;
     *kv = (struct ek_kv){.dtype = dtype,

@@ -1,9 +1,9 @@
 /* kv_scale.c - the scales of an e4m3 KV cache that a folder brings along.
  *
  * A checkpoint calibrated for FP8 keys and values has one scale a layer, or one a kv
- * head, beside its attention: stored code = value / scale. GGUF has no name for them. Keys
- * and values are rotated before they are written (forward.c), so a coordinate may exceed
- * what the scale was made for; what saturates is counted.
+ * head, beside its attention: stored code = value / scale. GGUF has no name for them.
+ * Keys and values are rotated before they are written (forward.c), so a coordinate may
+ * exceed what the scale was made for; what saturates is counted.
  * Source: vllm-project/compressed-tensors (kv_cache_scheme), vLLM's loader for the
  * names.
  */

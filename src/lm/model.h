@@ -83,7 +83,8 @@ struct ek_lm_seq {
  * logits into `logits` (rows of V, in the order of seqs and positions).
  * Preconditions (asserted): sum of n_tokens <= max_batch_tokens; ids, pages in range.
  * The result of a sequence is the same bits whatever else is in the batch and however
- * its prompt is cut into chunks, unless copies are chosen by tokens. No allocation. Returns the number of logits rows. */
+ * its prompt is cut into chunks, unless copies are chosen by tokens. No allocation.
+ * Returns the number of logits rows. */
 int32_t ek_lm_forward(struct ek_lm *lm, struct ek_kv *kv, const struct ek_lm_seq *seqs,
                       int32_t n_seqs, float *logits);
 

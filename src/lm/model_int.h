@@ -112,8 +112,8 @@ int ek_lm_weights_load(struct ek_lm *lm, const struct ek_modelfile *m,
                        const struct ek_lm_options *o, struct ek_err *err) EK_MUST_USE;
 
 /* plan.c: the columns [*n0,*n1) of w[i] that fall to a member when the panels of the n
- * matrices are dealt out together; n0 >= n1: none. Weights are packed by the member that
- * will read them, so that their memory lies on its side of the machine. */
+ * matrices are dealt out together; n0 >= n1: none. Weights are packed by the member
+ * that will read them, so that their memory lies on its side of the machine. */
 void ek_lm_columns(int64_t *n0, int64_t *n1, const struct ek_weight *w, int n, int i,
                    int member, int n_members);
 

@@ -30,8 +30,8 @@ struct ek_lm_packing {
     size_t scratch_rows; /* 128, or 256 where a matrix is no plain tensor */
 };
 
-/* kv_scale.c: lm->kv_scales of a folder whose decoder's names begin with `decoder`; marks
- * what it took. Errors: EK_EFORMAT, EK_ENOMEM. */
+/* kv_scale.c: lm->kv_scales of a folder whose decoder's names begin with `decoder`;
+ * marks what it took. Errors: EK_EFORMAT, EK_ENOMEM. */
 int ek_lm_kv_scales_load(struct ek_lm *lm, const struct ek_modelfile *m,
                          const char *decoder, unsigned char *is_used,
                          struct ek_err *err) EK_MUST_USE;

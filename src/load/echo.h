@@ -1,7 +1,7 @@
 /* echo.h - a backend that says everything back, for measuring what stands before it:
- * WebSockets (each frame), gRPC and other POSTs over HTTP/2 in clear (each byte, status 0
- * at the end), and a body of 128 bytes for every other request, in HTTP/1.1 and HTTP/2.
- * One thread. It counts nothing and burns nothing: examples/voice.c does.
+ * WebSockets (each frame), gRPC and other POSTs over HTTP/2 in clear (each byte, status
+ * 0 at the end), and a body of 128 bytes for every other request, in HTTP/1.1 and
+ * HTTP/2. One thread. It counts nothing and burns nothing: examples/voice.c does.
  */
 #ifndef EVENKEEL_LOAD_ECHO_H
 #define EVENKEEL_LOAD_ECHO_H

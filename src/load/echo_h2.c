@@ -1,5 +1,5 @@
-/* echo_h2.c - the streams of the echo backend. The bytes of a gRPC stream go back as they
- * came: their prefixes are right for both ways. */
+/* echo_h2.c - the streams of the echo backend. The bytes of a gRPC stream go back as
+ * they came: their prefixes are right for both ways. */
 #include "base/mem.h"
 #include "load/echo_int.h"
 #include "net/grpc.h"

@@ -2,7 +2,8 @@
  * listens there: WebSockets, gRPC bidi streams, HTTP/2 requests.
  *
  *   IDLE      opened at a rate and held, silent
- *   SPEAKING  each says a frame every interval and gets it back: round trips. Open loop:
+ *   SPEAKING  each says a frame every interval and gets it back: round trips. Open
+ *   loop:
  *             the times are fixed beforehand and a trip begins when its frame was due,
  *             so that a stall of anybody is in the numbers of all it delayed. interval
  *             0: each says the next frame when the last came back

@@ -3,7 +3,8 @@
  *   run (sessions.c) -- start, say, end --> protocol (sessions_websocket.c, _h2.c)
  *                    <-- opened, heard, ended --
  *
- * A slot is one session at a time:  start -> OPENING -> opened -> OPEN -> ended -> FREE.
+ * A slot is one session at a time:  start -> OPENING -> opened -> OPEN -> ended ->
+ * FREE.
  */
 #ifndef EVENKEEL_LOAD_SESSIONS_INT_H
 #define EVENKEEL_LOAD_SESSIONS_INT_H
@@ -23,9 +24,9 @@ struct ek_talk {
     /* Begins a session. Errors: EK_EBUSY (later), EK_EIO, EK_ENOMEM; nothing is told
      * of it then. */
     int (*start)(struct ek_slot *s);
-    /* Sends one frame. payload is written over; room for EK_WS_HEAD_MAX bytes lies before
-     * it. EK_EAGAIN: the last one has not left yet. EK_EIO, EK_ECLOSED, EK_ENOMEM: the
-     * session is over, which is not told: the caller ends it. */
+    /* Sends one frame. payload is written over; room for EK_WS_HEAD_MAX bytes lies
+     * before it. EK_EAGAIN: the last one has not left yet. EK_EIO, EK_ECLOSED,
+     * EK_ENOMEM: the session is over, which is not told: the caller ends it. */
     int (*say)(struct ek_slot *s, uint8_t *payload, size_t n);
     /* Ends it in order: `ended` follows, perhaps from inside. */
     void (*end)(struct ek_slot *s);

@@ -30,16 +30,17 @@ struct ek_ws_head {
     uint8_t n_head;  /* bytes of the head itself */
 };
 
-/* The head at p[0,n). Errors: EK_EAGAIN (it goes on behind n); EK_EFORMAT: reserved bits
- * or opcodes, a length in more bytes than it needs, a control frame that is long or in
- * parts. */
+/* The head at p[0,n). Errors: EK_EAGAIN (it goes on behind n); EK_EFORMAT: reserved
+ * bits or opcodes, a length in more bytes than it needs, a control frame that is long
+ * or in parts. */
 int ek_ws_head_read(struct ek_ws_head *h, const uint8_t *p, size_t n) EK_MUST_USE;
 /* Writes h, whose n_head counts for nothing; returns its bytes. */
 size_t ek_ws_head_write(uint8_t p[EK_WS_HEAD_MAX], const struct ek_ws_head *h);
 /* Masks or unmasks in place. */
 void ek_ws_mask(uint8_t *p, size_t n, const uint8_t mask[4]);
 
-/* Cuts bytes into frames; what is not a whole frame yet is kept, nothing between two. */
+/* Cuts bytes into frames; what is not a whole frame yet is kept, nothing between
+ * two. */
 struct ek_ws_reader {
     struct ek_buf part;
     size_t max; /* bytes of a payload */

@@ -9,8 +9,8 @@
 #include <stdbool.h>
 #include <sys/socket.h>
 
-/* "fd@N" is a socket of this process that listens already; *fd is N then. Its socket file
- * is not ours to remove, unless ",file" stands behind.
+/* "fd@N" is a socket of this process that listens already; *fd is N then. Its socket
+ * file is not ours to remove, unless ",file" stands behind.
  *
  * *fd listens, without blocking; address is what was really bound ("127.0.0.1:43817",
  * "[::]:8080", "unix:PATH"). "" as the host is every address, IPv6 and IPv4; port 0
@@ -34,8 +34,8 @@ struct ek_address {
 int ek_address_resolve(struct ek_address *a, const char *text,
                        struct ek_err *err) EK_MUST_USE;
 
-/* All addresses that it names, in the resolver's order; *list is the caller's (ek_free).
- * numeric: HOST must be an address, and nobody is asked.
+/* All addresses that it names, in the resolver's order; *list is the caller's
+ * (ek_free). numeric: HOST must be an address, and nobody is asked.
  * Errors: EK_EINVAL, EK_EIO, EK_ENOMEM. */
 enum { EK_ADDRESS_MAX = 64 }; /* more are left out */
 int ek_address_resolve_all(struct ek_address **list, size_t *n, const char *text,
@@ -48,8 +48,8 @@ bool ek_address_equal(const struct ek_address *a, const struct ek_address *b);
 /* The host of a text; false: it has none (unix:PATH, bad). */
 bool ek_address_host(char host[256], const char *text);
 
-/* Begins to connect, without blocking: *fd becomes writable. speaks_first: this side does,
- * at once: TCP's last acknowledgement of the handshake goes with those bytes.
+/* Begins to connect, without blocking: *fd becomes writable. speaks_first: this side
+ * does, at once: TCP's last acknowledgement of the handshake goes with those bytes.
  * Errors: EK_EIO, errno says why. */
 int ek_address_connect(int *fd, const struct ek_address *a,
                        bool speaks_first) EK_MUST_USE;

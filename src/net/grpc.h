@@ -1,6 +1,6 @@
-/* grpc.h - gRPC on a stream of h2.h, both ends: messages behind their five bytes, status
- * in trailers, deadlines. No compression, no generated code: who needs a message takes
- * its fields apart himself.
+/* grpc.h - gRPC on a stream of h2.h, both ends: messages behind their five bytes,
+ * status in trailers, deadlines. No compression, no generated code: who needs a message
+ * takes its fields apart himself.
  * Source: grpc/doc/PROTOCOL-HTTP2.md, statuscodes.md, http-grpc-status-mapping.md.
  */
 #ifndef EVENKEEL_NET_GRPC_H

@@ -176,10 +176,10 @@ int32_t ek_h2_stream_id(const struct ek_h2_stream *s);
 void ek_h2_set_user_of(struct ek_h2_stream *s, void *user);
 void *ek_h2_user_of(const struct ek_h2_stream *s);
 
-/* Client: a request. It and an answer have EK_HEAD_MAX_FIELDS and 8 fields at most; those
- * that HTTP/2 forbids are left out. A WebSocket's (is_websocket) is said as RFC 8441
- * does. Errors: EK_EBUSY (can_open is false), EK_EUNSUP (a WebSocket, and the peer does
- * not take it), EK_ENOMEM. */
+/* Client: a request. It and an answer have EK_HEAD_MAX_FIELDS and 8 fields at most;
+ * those that HTTP/2 forbids are left out. A WebSocket's (is_websocket) is said as RFC
+ * 8441 does. Errors: EK_EBUSY (can_open is false), EK_EUNSUP (a WebSocket, and the peer
+ * does not take it), EK_ENOMEM. */
 int ek_h2_open(struct ek_h2_stream **s, struct ek_h2 *c, const struct ek_head *h,
                bool is_last, void *user) EK_MUST_USE;
 

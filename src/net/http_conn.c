@@ -103,7 +103,8 @@ static int hand_over(struct ek_http_conn *c, const char *p, size_t n)
     return EK_ECLOSED;
 }
 
-/* The first bytes of a connection, kept until they are HTTP/2's preface or cannot be. */
+/* The first bytes of a connection, kept until they are HTTP/2's preface or cannot
+ * be. */
 static int step_preface(struct ek_http_conn *c)
 {
     size_t preface_n = sizeof EK_H2_PREFACE - 1, got = 0;

@@ -47,8 +47,8 @@ int ek_watch_change(struct ek_watch *w, int interest) EK_MUST_USE;
 /* Safe inside any callback, and w may be freed right after; fd stays open. Does
  * nothing when w is not watched. */
 void ek_watch_stop(struct ek_watch *w);
-/* The same for a descriptor that is closed right after, its only one: the system forgets
- * it by itself, which spares a call. */
+/* The same for a descriptor that is closed right after, its only one: the system
+ * forgets it by itself, which spares a call. */
 void ek_watch_forget(struct ek_watch *w);
 
 /* A timer; the struct is the caller's and stays put while started. Starting a started

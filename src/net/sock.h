@@ -23,8 +23,8 @@ int ek_sock_read(struct ek_sock *s, void *p, size_t cap, size_t *got,
                  int *want) EK_MUST_USE;
 int ek_sock_write(struct ek_sock *s, const void *p, size_t n, size_t *sent,
                   int *want) EK_MUST_USE;
-/* Has the system bytes of the peer's that nobody read? Closing over them would be a reset
- * to the peer. */
+/* Has the system bytes of the peer's that nobody read? Closing over them would be a
+ * reset to the peer. */
 bool ek_sock_has_bytes(const struct ek_sock *s);
 /* Ends our side; the peer's may go on. */
 void ek_sock_shut(struct ek_sock *s);
@@ -36,8 +36,8 @@ void ek_sock_close(struct ek_sock *s, bool is_reset);
  * listening socket is told, by this or the next, its connections inherit. */
 void ek_sock_find_dead(int fd, int64_t dead_us);
 /* A listening socket that will be closed: who begins to connect from now on is not
- * answered, tries again after a second and finds it closed, and those who have connected
- * can be accepted to the last. Of every process that listens on it. */
+ * answered, tries again after a second and finds it closed, and those who have
+ * connected can be accepted to the last. Of every process that listens on it. */
 void ek_sock_refuse_new(int fd);
 /* Small pieces leave at once, however much waits to be acknowledged. */
 void ek_sock_send_at_once(int fd);

@@ -1,5 +1,5 @@
-/* static.h - pages embedded in the binary: cmake/embed.cmake makes a table of web/... when
- * the program is built, and an HTTP server answers with them. */
+/* static.h - pages embedded in the binary: cmake/embed.cmake makes a table of web/...
+ * when the program is built, and an HTTP server answers with them. */
 #ifndef EVENKEEL_NET_STATIC_H
 #define EVENKEEL_NET_STATIC_H
 

@@ -1,8 +1,8 @@
 /* tls.h - TLS 1.2+ by OpenSSL 3, both sides, over non-blocking sockets, with ALPN.
  *
  * One context serves any number of connections, of any loops. Each connection keeps it:
- * whoever made it may free it while they live, so that a new certificate takes over with
- * the next connection.
+ * whoever made it may free it while they live, so that a new certificate takes over
+ * with the next connection.
  */
 #ifndef EVENKEEL_NET_TLS_H
 #define EVENKEEL_NET_TLS_H
@@ -22,9 +22,9 @@ struct ek_tls; /* one connection */
 int ek_tls_context_new(struct ek_tls_context **tls, const char *cert_path,
                        const char *key_path, struct ek_err *err) EK_MUST_USE;
 
-/* A further certificate of a server's, before its first connection: clients that ask for
- * a name of it get it, a certificate for that very name before one for "*.domain". Who
- * asks for a name that none has, or for none, gets the first. Errors as above, *tls
+/* A further certificate of a server's, before its first connection: clients that ask
+ * for a name of it get it, a certificate for that very name before one for "*.domain".
+ * Who asks for a name that none has, or for none, gets the first. Errors as above, *tls
  * unchanged. Cost: a handshake looks through all of them. */
 int ek_tls_context_add(struct ek_tls_context *tls, const char *cert_path,
                        const char *key_path, struct ek_err *err) EK_MUST_USE;

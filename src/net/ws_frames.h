@@ -1,14 +1,14 @@
 /* ws_frames.h - where frames of a WebSocket begin and end (RFC 6455 5.2), in bytes that
- * pass by in pieces of any size. Heads are read, payloads are not: but a Pong's that may
- * answer a Ping of ours, which is kept back until that is known.
+ * pass by in pieces of any size. Heads are read, payloads are not: but a Pong's that
+ * may answer a Ping of ours, which is kept back until that is known.
  *
  *   bytes ──> ek_ws_next ──> PASS   go on, as they are
  *                            KEPT   may be our Pong: kept in `head`
  *                            OTHER  what was kept is not: it goes on now
  *                            PONG   it is: nobody else sees it
  *
- * Not a parser that enforces the protocol: bytes that break it pass like all others, and
- * the frames behind them are unknown from there on (is_lost).
+ * Not a parser that enforces the protocol: bytes that break it pass like all others,
+ * and the frames behind them are unknown from there on (is_lost).
  * Owner thread: one. No call allocates or fails.
  */
 #ifndef EVENKEEL_NET_WS_FRAMES_H

@@ -1,5 +1,6 @@
 /* click.c - the head that tells whether the item that comes is clicked: h, the item and
- * what a model knows besides meet in a low-rank factorisation machine, below two layers. */
+ * what a model knows besides meet in a low-rank factorisation machine, below two
+ * layers. */
 #include "rec/model_int.h"
 
 #include <math.h>

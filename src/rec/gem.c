@@ -1,5 +1,5 @@
-/* gem.c - a scaled-down GEM after its public descriptions: a sequence of events and a side
- * of features that is no sequence, which exchange what they know in every layer.
+/* gem.c - a scaled-down GEM after its public descriptions: a sequence of events and a
+ * side of features that is no sequence, which exchange what they know in every layer.
  *
  *   x' = x + attention(LN(x))                                  within blocks or a window
  *   S  = gate(summary of the chunks before)                    seeds, pooled twice
@@ -58,7 +58,7 @@ static int check(const struct ek_rec_config *c, const struct ek_rec_shape *s,
     return 0;
 }
 
-/* --- the sequence side ------------------------------------------------------------------ */
+/* --- the sequence side ------------------------------------------------------------ */
 
 /* Softmax attention that looks back within blocks of 64, or so many positions; learned
  * terms by distance, and by the time that passed. */
@@ -89,7 +89,8 @@ static int self_attention(struct ek_rec *m, int x)
 }
 
 /* Keys and values of every chunk's feed-forward from its features (chunks, n * dim):
- * sum_i Z_i^T X W_i + B, so that (n, dim) becomes (n_keys, 2 dim) with few parameters. */
+ * sum_i Z_i^T X W_i + B, so that (n, dim) becomes (n_keys, 2 dim) with few
+ * parameters. */
 static int make_keys(struct ek_rec *m, int features)
 {
     const struct ek_gem *e = ek_gem_of(m);
@@ -115,8 +116,8 @@ static int make_keys(struct ek_rec *m, int features)
     return ek_reshape(m->g, sum, e->keys, wide);
 }
 
-/* GDPA as a feed-forward layer that each chunk has for itself: n_keys hidden units, whose
- * weights in and out are the keys and values made from the features. */
+/* GDPA as a feed-forward layer that each chunk has for itself: n_keys hidden units,
+ * whose weights in and out are the keys and values made from the features. */
 static int feed_forward(struct ek_rec *m, int x, int features)
 {
     const struct ek_gem *e = ek_gem_of(m);
@@ -136,7 +137,7 @@ static int feed_forward(struct ek_rec *m, int x, int features)
     return ek_residual(m->g, x, y, (float)c->dropout);
 }
 
-/* --- the model -------------------------------------------------------------------------- */
+/* --- the model -------------------------------------------------------------------- */
 
 static void add_inputs(struct ek_rec *m)
 {

@@ -1,5 +1,5 @@
-/* gem_bind.c - a batch's chunks: counted from the start of each sequence, so that a row's
- * chunk depends on what is before it alone. */
+/* gem_bind.c - a batch's chunks: counted from the start of each sequence, so that a
+ * row's chunk depends on what is before it alone. */
 #include "base/mem.h"
 #include "rec/gem_int.h"
 
@@ -75,7 +75,7 @@ int ek_gem_take(struct ek_rec *m, struct ek_err *err)
     return 0;
 }
 
-/* --- a batch ------------------------------------------------------------------------------ */
+/* --- a batch ---------------------------------------------------------------------- */
 
 static int64_t write_chunks(const struct ek_rec *m, const struct ek_rec_batch *b)
 {

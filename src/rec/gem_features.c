@@ -1,5 +1,6 @@
 /* gem_features.c - the non-sequence side of gem: what is known of the user, what the
- * chunks before say, and the experts that let all of it interact. A row for each chunk. */
+ * chunks before say, and the experts that let all of it interact. A row for each
+ * chunk. */
 #include "rec/gem_int.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #define MAX   8     /* parts of one concat */
 #define SMALL 0.05f /* of what is added to an item's embedding: less than that is */
 
-/* --- columns of the log ----------------------------------------------------------------- */
+/* --- columns of the log ----------------------------------------------------------- */
 
 /* By what it stands behind, no name of a column is that of another parameter. */
 static void column_name(char *to, size_t cap, const struct ek_rec_column *c)
@@ -81,7 +82,7 @@ int ek_gem_features(struct ek_rec *m)
     return all.n == 1 ? all.part[0] : ek_concat(m->g, all.part, all.n);
 }
 
-/* --- what the sequence says ------------------------------------------------------------- */
+/* --- what the sequence says ------------------------------------------------------- */
 
 int ek_gem_gated(struct ek_rec *m, const char *name, int x, int axis, int64_t n)
 {
@@ -138,7 +139,7 @@ int ek_gem_summary(struct ek_rec *m, int x)
                         e->n_summary);
 }
 
-/* --- experts ---------------------------------------------------------------------------- */
+/* --- experts ---------------------------------------------------------------------- */
 
 /* Half of the next features from a factorisation machine, half linear. */
 static int expert(struct ek_rec *m, int index, int x, int64_t n_in)

@@ -3,8 +3,8 @@
  *   tokens   t0 t1 t2 t3 | t4 t5 t6 t7 | t8      one sequence, chunk = 4
  *   chunks   c0          | c1          | c2
  *
- * Everything that a chunk's non-sequence side knows of the sequence comes from the chunks
- * before it: a token sees no later event (docs/design/gem.md has the argument).
+ * Everything that a chunk's non-sequence side knows of the sequence comes from the
+ * chunks before it: a token sees no later event (docs/design/gem.md has the argument).
  *
  *   gem.c           configuration, the sequence side, the layers
  *   gem_features.c  the non-sequence side: features, summaries, interaction experts
@@ -50,7 +50,7 @@ static inline struct ek_gem *ek_gem_of(const struct ek_rec *m)
     return m->own;
 }
 
-/* --- gem_features.c ------------------------------------------------------------------- */
+/* --- gem_features.c --------------------------------------------------------------- */
 
 /* x (T, dim) with what the log says of each event beside the item. */
 int ek_gem_events(struct ek_rec *m, int x);
@@ -58,8 +58,9 @@ int ek_gem_events(struct ek_rec *m, int x);
 /* The first features (chunks, n_features * dim): user columns and slots. */
 int ek_gem_features(struct ek_rec *m);
 
-/* What the chunks before each one say: seeds pooled over every chunk of x (T, dim), then
- * over the chunks before; and their latest token; gated: (chunks, n_summary * dim). */
+/* What the chunks before each one say: seeds pooled over every chunk of x (T, dim),
+ * then over the chunks before; and their latest token; gated: (chunks, n_summary *
+ * dim). */
 int ek_gem_summary(struct ek_rec *m, int x);
 
 /* One layer of interaction experts over features and summary: the next features. */
@@ -68,7 +69,7 @@ int ek_gem_interact(struct ek_rec *m, int features, int summary);
 /* The features through a gate: what the sequence may see of them. */
 int ek_gem_gated(struct ek_rec *m, const char *name, int x, int axis, int64_t n);
 
-/* --- gem_bind.c ------------------------------------------------------------------------- */
+/* --- gem_bind.c ------------------------------------------------------------------- */
 
 /* Takes m->own: before the graph is built, since the inputs are kept there.
  * Errors: EK_ENOMEM. */

@@ -1,4 +1,5 @@
-/* model.c - what all models have: axes, inputs, the embedded items, the loss, the plan. */
+/* model.c - what all models have: axes, inputs, the embedded items, the loss, the
+ * plan. */
 #include "rec/model.h"
 
 #include "base/mem.h"
@@ -52,7 +53,7 @@ static int check(struct ek_rec *m, struct ek_err *err)
     return rc;
 }
 
-/* --- inputs ----------------------------------------------------------------------------- */
+/* --- inputs ----------------------------------------------------------------------- */
 
 static void add_inputs(struct ek_rec *m)
 {
@@ -98,8 +99,8 @@ int ek_rec_column_input(struct ek_rec *m, int column)
     return m->columns[column].value;
 }
 
-/* x = drop(sqrt(dim) items[id] + positions[t]). Positions count from the start of what is
- * seen: then a row is the same whatever comes behind it. */
+/* x = drop(sqrt(dim) items[id] + positions[t]). Positions count from the start of what
+ * is seen: then a row is the same whatever comes behind it. */
 static void embed(struct ek_rec *m)
 {
     struct ek_graph *g = m->g;
@@ -124,7 +125,7 @@ static void embed(struct ek_rec *m)
         m->x = ek_dropout(g, m->x, (float)c->dropout);
 }
 
-/* --- results ---------------------------------------------------------------------------- */
+/* --- results ---------------------------------------------------------------------- */
 
 static void add_loss(struct ek_rec *m)
 {

@@ -100,8 +100,8 @@ struct ek_graph *ek_rec_graph(const struct ek_rec *m);
 
 /* Sets the axes and binds the inputs; positions (from the start of each sequence) and
  * what else follows from the offsets is written here. Errors, with nothing bound:
- * EK_ELIMIT over the shape or max_length; EK_EINVAL offsets that do not rise from 0 to T,
- * an item, target, negative or level out of range, an input missing that the model
+ * EK_ELIMIT over the shape or max_length; EK_EINVAL offsets that do not rise from 0 to
+ * T, an item, target, negative or level out of range, an input missing that the model
  * reads. Cost: O(T). */
 int ek_rec_bind(struct ek_rec *m, const struct ek_rec_batch *batch) EK_MUST_USE;
 

@@ -3,8 +3,9 @@
  *   model.c   checks the configuration, makes axes and inputs, calls the family, adds the
  *             loss, plans       bind.c   one batch       parts.c  layers that models share
  *
- * A family is a file: it turns x (T, dim), the embedded items, into h. It reads like its
- * paper because faults are sticky in the graph: no builder's result is checked here.
+ * A family is a file: it turns x (T, dim), the embedded items, into h. It reads like
+ * its paper because faults are sticky in the graph: no builder's result is checked
+ * here.
  */
 #ifndef EVENKEEL_REC_MODEL_INT_H
 #define EVENKEEL_REC_MODEL_INT_H
@@ -58,7 +59,7 @@ struct ek_rec {
     void *own; /* of the family, one ek_alloc; freed with the model; or NULL */
 };
 
-/* --- parts.c: layers by name --------------------------------------------------------- */
+/* --- parts.c: layers by name ------------------------------------------------------ */
 
 /* What follows belongs to this region, and its parameters are "<region>.<name>". */
 void ek_rec_part(struct ek_rec *m, const char *region, int index); /* index -1: none */
@@ -79,11 +80,12 @@ int ek_rec_norm(struct ek_rec *m, const char *name, int x, float eps);
 /* An attention of `heads` of `dim` within the sequences, nothing else set. */
 struct ek_attention ek_rec_attention(int heads, int64_t dim);
 
-/* --- click.c: the logit (T,1) that the target of each row is clicked, from h (T, dim), the
- * target's embedding and `context` (T, n * dim), -1: none. Nothing else sees targets. */
+/* --- click.c: the logit (T,1) that the target of each row is clicked, from h (T, dim),
+ * the target's embedding and `context` (T, n * dim), -1: none. Nothing else sees
+ * targets. */
 int ek_rec_click_head(struct ek_rec *m, int h, int context);
 
-/* --- inputs that only some models have ------------------------------------------------ */
+/* --- inputs that only some models have -------------------------------------------- */
 
 /* times and next_times in seconds, as m->times and m->next_times. */
 void ek_rec_times(struct ek_rec *m);
@@ -94,7 +96,7 @@ void ek_rec_lengths(struct ek_rec *m);
 /* The column of the log as an input: (T,1) or (B,1), f32 or, with levels, i32. */
 int ek_rec_column_input(struct ek_rec *m, int column);
 
-/* --- model_check.c -------------------------------------------------------------------- */
+/* --- model_check.c ---------------------------------------------------------------- */
 
 /* What every model asks of its configuration. Fills in defaults of *c. */
 int ek_rec_check(struct ek_rec_config *c, const struct ek_rec_shape *s,

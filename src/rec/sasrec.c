@@ -1,5 +1,6 @@
 /* sasrec.c - self-attentive sequential recommendation: causal softmax attention, then a
- * feed-forward layer, each behind a layer norm; queries are normed, keys and values not.
+ * feed-forward layer, each behind a layer norm; queries are normed, keys and values
+ * not.
  *
  *   q = LN(x)        y = q + drop(MHA(q, x, x) Wo + bo)       causal, 1/sqrt(head dim)
  *   z = LN(y)        x' = z + drop(drop(relu(z W1 + b1)) W2 + b2)

@@ -6,8 +6,8 @@
  *                  └──┘ change: another upstream in its place
  *
  * The upstream is there before the pool lets any session come; a place is given again
- * only when no session and no thread knows its index any more. Connections outlive both,
- * so each remembers its upstream's connection_id. */
+ * only when no session and no thread knows its index any more. Connections outlive
+ * both, so each remembers its upstream's connection_id. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"

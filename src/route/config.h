@@ -40,8 +40,8 @@ bool ek_route_is_address(const char *s);
 /* Appends the lists to those of *c; the arrays are the arena's, strings are borrowed.
  * common: what a backend has that does not say its own (report_path, health_path, TLS,
  * max_sessions). A backend without a name is named by its address; names are compared
- * over all of them. Errors: EK_EINVAL with file:line:column, the key, its value and what
- * would be right; EK_ENOMEM; *c unchanged. */
+ * over all of them. Errors: EK_EINVAL with file:line:column, the key, its value and
+ * what would be right; EK_ENOMEM; *c unchanged. */
 int ek_route_config_add(struct ek_route_config *c, const struct ek_route_lists *lists,
                         const struct ek_route_backend *common, struct ek_arena *arena,
                         struct ek_err *err) EK_MUST_USE;

@@ -3,10 +3,10 @@
  *   begin ──> every reactor has stopped accepting ──> the backlogs are emptied and the
  *   listeners closed ──> no connection, no session is left, or it is late ──> over
  *
- * Invariant: a connection that the system has made for a client is somewhere in view: in
- * a backlog (the listener is open), in a mailbox (n_given > n_taken), or counted
- * (n_connections). A listener that closes resets whoever waits in its backlog; those are
- * taken first, and have as long to ask as anybody who came just before.
+ * Invariant: a connection that the system has made for a client is somewhere in view:
+ * in a backlog (the listener is open), in a mailbox (n_given > n_taken), or counted
+ * (n_connections). A listener that closes resets whoever waits in its backlog; those
+ * are taken first, and have as long to ask as anybody who came just before.
  */
 #include "base/log.h"
 #include "base/mem.h"
@@ -142,8 +142,8 @@ static bool can_close(const struct ek_route *r)
     return have_stopped(r) && !r->upgrade && ek_loop_now_us(r->loop) >= r->close_us;
 }
 
-/* Nobody gives any more, so what was taken is as much as was given once no mailbox holds
- * anything; and who took counted its connection before it said so. */
+/* Nobody gives any more, so what was taken is as much as was given once no mailbox
+ * holds anything; and who took counted its connection before it said so. */
 static bool has_mail(const struct ek_route *r)
 {
     int64_t n = ek_counter_get(&r->router.n_given);

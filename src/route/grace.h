@@ -2,9 +2,10 @@
  * grace period, as in read-copy-update.
  *
  * The main thread takes a thing away (others can no longer get at it), raises the
- * router's generation and wakes the reactors. Each of them writes down the generation it
- * saw at a moment when it has nothing in hand, between two callbacks of its loop; when
- * all have written down one as high, nobody looks any more. No reader waits or counts.
+ * router's generation and wakes the reactors. Each of them writes down the generation
+ * it saw at a moment when it has nothing in hand, between two callbacks of its loop;
+ * when all have written down one as high, nobody looks any more. No reader waits or
+ * counts.
  *
  * Owner thread: the main thread's.
  */

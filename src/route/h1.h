@@ -19,8 +19,9 @@ int ek_h1_accept(struct ek_reactor *w, int fd, struct ek_tls_context *tls,
 int ek_h1_open(struct ek_half **half, struct ek_reactor *w, int32_t upstream,
                bool *is_connected) EK_MUST_USE;
 
-/* Closes connections that carry no session: those of clients that wait for a request, but
- * for those that never had one, which get a moment, and those kept to backends. all: the others, too (their sessions were ended). */
+/* Closes connections that carry no session: those of clients that wait for a request,
+ * but for those that never had one, which get a moment, and those kept to backends.
+ * all: the others, too (their sessions were ended). */
 void ek_h1_close_idle(struct ek_reactor *w, bool all);
 
 /* Closes those kept to backends that are gone, or are reached otherwise now. */

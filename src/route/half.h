@@ -6,8 +6,8 @@
  *                  WebSocket tunnel           WebSocket tunnel
  *                  stream of HTTP/2           stream of HTTP/2
  *
- * A half is a source (what its connection brings goes to ek_relay_*) and a sink (its ops
- * write what the other half brought). Any front goes with any back, because between
+ * A half is a source (what its connection brings goes to ek_relay_*) and a sink (its
+ * ops write what the other half brought). Any front goes with any back, because between
  * them there is only: head, body bytes, trailers, end, reset, and "wait" / "go on".
  *
  * A direction is: head (an answer may have interim 1xx heads before it) -> body* ->

@@ -1,5 +1,5 @@
-/* inherit.h - listening sockets that a process was started with: by a proxy that it is to
- * replace (upgrade.h), or by systemd's socket activation.
+/* inherit.h - listening sockets that a process was started with: by a proxy that it is
+ * to replace (upgrade.h), or by systemd's socket activation.
  *
  *   EVENKEEL_SOCKETS    a line each: "FD LISTEN" or "FD lent LISTEN", LISTEN as it was
  *                       configured; lent: its socket file is whoever's started us

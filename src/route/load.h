@@ -1,7 +1,7 @@
 /* load.h - what a backend says of its load, whatever way it said it.
  *
- * Decoders (report.h) fill it from ORCA, from the tracker's JSON or from HAProxy's agent
- * line; the simulator fills it from a tracker; the pool (pool.h) alone judges it.
+ * Decoders (report.h) fill it from ORCA, from the tracker's JSON or from HAProxy's
+ * agent line; the simulator fills it from a tracker; the pool (pool.h) alone judges it.
  * Invariant: a member is 0 where its bit is not in `has`.
  */
 #ifndef EVENKEEL_ROUTE_LOAD_H

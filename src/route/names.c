@@ -95,7 +95,8 @@ static struct timespec in_us(int64_t us)
     return t;
 }
 
-/* What there is by now, and the thread on its own if that is not all. a->lock is held. */
+/* What there is by now, and the thread on its own if that is not all. a->lock is
+ * held. */
 static void take_answers(struct asking *a, struct ek_name *names, int64_t limit_us)
 {
     for (size_t i = 0; i < a->n; i++) {

@@ -1,7 +1,8 @@
-/* names.h - names that are asked for once, by who must know before it goes on: a reload.
+/* names.h - names that are asked for once, by who must know before it goes on: a
+ * reload.
  *
- * A resolver may hang for longer than anybody can wait, so a thread of its own asks, and
- * is left behind when the time is over.
+ * A resolver may hang for longer than anybody can wait, so a thread of its own asks,
+ * and is left behind when the time is over.
  */
 #ifndef EVENKEEL_ROUTE_NAMES_H
 #define EVENKEEL_ROUTE_NAMES_H

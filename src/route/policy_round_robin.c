@@ -1,13 +1,13 @@
 /* policy_round_robin.c - in turn, smoothly weighted: each decision gives every backend
- * its weight, and takes the sum of all weights from the one that has most. One of weight
- * 5 beside two of weight 1 is chosen as a a b a c a a.
+ * its weight, and takes the sum of all weights from the one that has most. One of
+ * weight 5 beside two of weight 1 is chosen as a a b a c a a.
  *
  * What a backend has is not kept but follows from the number of decisions and what was
  * taken from it: has = decisions * weight - taken. So one pick writes one row. */
 #include "route/pool_int.h"
 
-/* *has, with the next decision counted; no more than two rounds' worth (smooth turns stay
- * below), or one that was full for long would then get all. */
+/* *has, with the next decision counted; no more than two rounds' worth (smooth turns
+ * stay below), or one that was full for long would then get all. */
 static int32_t richest(const struct ek_pool *pool, const struct ek_pick *p, double *has)
 {
     int32_t end = ek_shared_i32_get(&pool->end), best = -1;

@@ -102,9 +102,9 @@ struct ek_backend_spec {
 int ek_pool_add(struct ek_pool *pool, int32_t *backend, const struct ek_backend_spec *s,
                 int64_t now_us) EK_MUST_USE;
 
-/* The same, but it starts down: no session comes before ek_pool_set_up, which is time to
- * get ready for them. Its name may be that of one which is removed before that. Errors:
- * as add, but for a name that is there. */
+/* The same, but it starts down: no session comes before ek_pool_set_up, which is time
+ * to get ready for them. Its name may be that of one which is removed before that.
+ * Errors: as add, but for a name that is there. */
 int ek_pool_place(struct ek_pool *pool, int32_t *backend,
                   const struct ek_backend_spec *s) EK_MUST_USE;
 

@@ -35,8 +35,8 @@
 struct ek_pool_row {
     struct ek_shared_i32 room; /* 1/256 session, or EK_ROOM_* */
     struct ek_shared_i32 open; /* sessions of ours */
-    /* rank = slope * room + offset: headroom in deviations, by which backends of any size
-     * compare (pool_room.c). */
+    /* rank = slope * room + offset: headroom in deviations, by which backends of any
+     * size compare (pool_room.c). */
     struct ek_shared_f32 slope, offset;
 };
 
@@ -193,7 +193,8 @@ void ek_room_decide(struct ek_pool *pool, int32_t i, int64_t now_us);
 void ek_room_refresh(struct ek_pool *pool, int64_t now_us);
 double ek_room_count(const struct ek_backend *b, int64_t from_us, int64_t to_us);
 
-/* pool_show.c: keeps the decision; nothing when the ring has none or its slot is read. */
+/* pool_show.c: keeps the decision; nothing when the ring has none or its slot is
+ * read. */
 void ek_pool_note_decision(struct ek_pool *pool, const struct ek_pick *p,
                            const struct ek_choice *c, double room);
 

@@ -1,4 +1,5 @@
-/* pool_room.c - how much room a backend has, and how far the pool's reports are trusted.
+/* pool_room.c - how much room a backend has, and how far the pool's reports are
+ * trusted.
  *
  *   room = min(base - pending * step, (limit - open) * 256)     1/256 session
  *   base = (capacity - n - phi * young) * slow start     a report is in force; of young
@@ -6,7 +7,8 @@
  *          mean capacity a weight * weight * slow start  none is: then pending is open
  *          EK_ROOM_UNKNOWN                               nobody's is
  *
- * Room says whether a session may come; where it goes is said by headroom in deviations:
+ * Room says whether a session may come; where it goes is said by headroom in
+ * deviations:
  *   rank     = (headroom - pending) / sqrt(n + 1)
  *   headroom = (cores - demand) / cost - phi * young         sessions of the mean cost
  *   demand   = seen * cost + 0.7 (CPU - seen * cost) + 0.3 excess

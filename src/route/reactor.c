@@ -116,8 +116,8 @@ static void stop_accepting(struct ek_reactor *w)
     ek_counter_set(&w->is_accepting, 0);
 }
 
-/* Watches the sockets that the router has now, and no others. One may have another place
- * than before: the old watch of a descriptor goes before the new one comes. */
+/* Watches the sockets that the router has now, and no others. One may have another
+ * place than before: the old watch of a descriptor goes before the new one comes. */
 static int watch_fronts(struct ek_reactor *w)
 {
     for (int32_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {

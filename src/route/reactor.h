@@ -58,8 +58,8 @@ struct ek_route_counters {
 };
 
 /* What all threads read. The main thread alone writes, and what it takes away lives on
- * for a grace period (grace.h): whatever was got from here may be looked at until the end
- * of the turn of the loop, and not kept. */
+ * for a grace period (grace.h): whatever was got from here may be looked at until the
+ * end of the turn of the loop, and not kept. */
 struct ek_router {
     struct ek_shared_ptr config; /* struct ek_route_config; ek_router_config */
     struct ek_pool *pool;
@@ -178,8 +178,8 @@ void ek_reactor_free(struct ek_reactor *w);
 /* The thread's function: runs until the router drains and all is over. */
 void *ek_reactor_main(void *reactor);
 
-/* Puts a connection into its mailbox; m->tls is counted for it. Any thread. False: there
- * is no room, m is still the caller's. */
+/* Puts a connection into its mailbox; m->tls is counted for it. Any thread. False:
+ * there is no room, m is still the caller's. */
 bool ek_reactor_give(struct ek_reactor *to, const struct ek_mail *m);
 
 /* May a client's connection be kept? */

@@ -388,8 +388,8 @@ static void open_session(struct ek_relay *s, const struct ek_head *head, bool is
     }
 }
 
-/* Nothing says when interim heads end, and nothing stops a backend that sends them while
- * its client reads none. */
+/* Nothing says when interim heads end, and nothing stops a backend that sends them
+ * while its client reads none. */
 static bool interim_is_too_much(struct ek_relay *s, const struct ek_head *head)
 {
     size_t n = 64; /* what each costs, as kept for a slow client */

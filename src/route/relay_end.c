@@ -98,8 +98,8 @@ void ek_relay_end_closed(struct ek_relay *s)
         ek_relay_end_well(s, "proxy");
 }
 
-/* An open session that the proxy itself ends. gRPC reads UNAVAILABLE in trailers: a reset
- * would be INTERNAL to it. */
+/* An open session that the proxy itself ends. gRPC reads UNAVAILABLE in trailers: a
+ * reset would be INTERNAL to it. */
 void ek_relay_end_ours(struct ek_relay *s, const char *why, const char *message)
 {
     struct ek_field fields[2] = {{{"grpc-status", 11}, {"14", 2}},

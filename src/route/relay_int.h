@@ -1,4 +1,5 @@
-/* relay_int.h - what relay.c (a session's course) and relay_end.c (its ways out) share. */
+/* relay_int.h - what relay.c (a session's course) and relay_end.c (its ways out)
+ * share. */
 #ifndef EVENKEEL_ROUTE_RELAY_INT_H
 #define EVENKEEL_ROUTE_RELAY_INT_H
 
@@ -42,7 +43,8 @@ void ek_relay_set_timer(struct ek_relay *s);
 /* relay_ws.c: of a WebSocket whose frames are followed (s->ws). */
 /* Begins to follow them where the configuration asks for it. False: no memory. */
 bool ek_relay_ws_open(struct ek_relay *s);
-/* Bytes of one direction, on to the other half. 0, EK_EAGAIN, and the errors of its ops. */
+/* Bytes of one direction, on to the other half. 0, EK_EAGAIN, and the errors of its
+ * ops. */
 int ek_relay_ws_body(struct ek_relay *s, bool is_up, const char *p,
                      size_t n) EK_MUST_USE;
 /* That direction ends: what was kept of it goes on first. */

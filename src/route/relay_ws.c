@@ -1,10 +1,11 @@
 /* relay_ws.c - what the proxy itself says in a WebSocket, where it was asked for that:
- * Pings to a side that is silent, a Close before the end. Both go between two frames, so
- * the heads of frames are followed; payloads are not looked at (net/ws_frames.h).
+ * Pings to a side that is silent, a Close before the end. Both go between two frames,
+ * so the heads of frames are followed; payloads are not looked at (net/ws_frames.h).
  *
  *   heard ──websocket_ping──> Ping to that side ──any byte of it──> heard
  *                                   └──ping_timeout──> over: by that side, "no_pong"
- *   max_age, drain, backend_drain ──> Close to both sides ──their Closes, or 3 s──> over
+ *   max_age, drain, backend_drain ──> Close to both sides ──their Closes, or 3 s──>
+ *   over
  */
 #include "base/mem.h"
 #include "net/ws_frames.h"
@@ -12,7 +13,8 @@
 
 #include <string.h>
 
-/* What both sides have to answer a Close: a far client's round trip, some times over. */
+/* What both sides have to answer a Close: a far client's round trip, some times
+ * over. */
 static const int64_t close_us = 3000000;
 
 /* A side of the session: `in` is what comes from it. */

@@ -8,8 +8,8 @@
  *   up 28% maxconn:7                             HAProxy's agent-check
  *
  * Strict in form: one bad byte refuses the whole report, as does a key that is there
- * twice. Unknown names are skipped, all of them are forms that grow. Whether a figure can
- * be is the pool's to judge; NaN comes through from the binary form alone.
+ * twice. Unknown names are skipped, all of them are forms that grow. Whether a figure
+ * can be is the pool's to judge; NaN comes through from the binary form alone.
  * *r is written on success only.
  * Errors of all: EK_EFORMAT; EK_ELIMIT over EK_REPORT_BYTES_MAX or EK_REPORT_KEYS_MAX;
  * EK_ENOMEM (JSON alone). Threads: any. No allocation but for JSON.

@@ -144,8 +144,8 @@ static int open_backends(struct ek_route *r, struct ek_err *err)
     }
     if (!rc && (ek_resolver_new(&r->resolver, r) || ek_resolver_ask_now(r->resolver)))
         rc = ek_err_set(err, EK_ENOMEM, "out of memory");
-    /* None is a newcomer among the others, and starts slowly: their time is 0. One whose
-     * name says nothing is down until it does. */
+    /* None is a newcomer among the others, and starts slowly: their time is 0. One
+     * whose name says nothing is down until it does. */
     for (size_t i = 0; i < c->n_backends && !rc; i++) {
         r->backends[i].is_down = r->backends[i].upstream->n_addresses == 0;
         ek_pool_set_up(r->router.pool, (int32_t)i, !r->backends[i].is_down, 0);

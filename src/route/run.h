@@ -123,13 +123,14 @@ struct ek_route;
 int ek_route_new(struct ek_route **r, const struct ek_route_config *c,
                  struct ek_err *err) EK_MUST_USE;
 
-/* Another configuration in place of the one in force, whole or not at all: backends that
- * are there by name and address keep their sessions, reports and counters, others are
- * added or removed (they drain), listeners likewise; certificates and keys are read again;
- * all else holds for what begins from now on. Main thread. `c` is borrowed until another
- * one takes its place and the threads have looked away (host->forget), or until free.
- * out: JSON of what became of the backends. Errors: EK_EINVAL (also: threads,
- * admin), EK_EIO, EK_ENOMEM and those of tls.h, EK_EBUSY while draining: nothing changed. */
+/* Another configuration in place of the one in force, whole or not at all: backends
+ * that are there by name and address keep their sessions, reports and counters, others
+ * are added or removed (they drain), listeners likewise; certificates and keys are read
+ * again; all else holds for what begins from now on. Main thread. `c` is borrowed until
+ * another one takes its place and the threads have looked away (host->forget), or until
+ * free. out: JSON of what became of the backends. Errors: EK_EINVAL (also: threads,
+ * admin), EK_EIO, EK_ENOMEM and those of tls.h, EK_EBUSY while draining: nothing
+ * changed. */
 int ek_route_apply(struct ek_route *r, const struct ek_route_config *c,
                    struct ek_buf *out, struct ek_err *err) EK_MUST_USE;
 
@@ -147,13 +148,13 @@ struct ek_route_host {
 /* Before run; copied. The configuration of ek_route_new is then its own, too. */
 void ek_route_set_host(struct ek_route *r, const struct ek_route_host *host);
 
-/* Asks the host for the configuration and applies it; why not is logged. Any thread, and
- * signal-safe. */
+/* Asks the host for the configuration and applies it; why not is logged. Any thread,
+ * and signal-safe. */
 void ek_route_reload(struct ek_route *r);
 
-/* Starts host->argv as a new process that gets the listening sockets (inherit.h). When it
- * is ready this proxy drains: sessions go on until they end. When it is not, this proxy
- * goes on, and why is logged. Any thread, and signal-safe. */
+/* Starts host->argv as a new process that gets the listening sockets (inherit.h). When
+ * it is ready this proxy drains: sessions go on until they end. When it is not, this
+ * proxy goes on, and why is logged. Any thread, and signal-safe. */
 void ek_route_upgrade(struct ek_route *r);
 
 /* What ek_route_new would refuse of the values alone: no file, no socket is opened. */

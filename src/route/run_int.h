@@ -98,7 +98,8 @@ int ek_route_read_again(struct ek_route *r, struct ek_buf *out,
 void ek_route_begin_drain(struct ek_route *r);
 void ek_route_work_drain(struct ek_route *r);
 void ek_route_wake_all(struct ek_route *r);
-/* Socket files are another process's, or will be: one that is starting has them, too. */
+/* Socket files are another process's, or will be: one that is starting has them,
+ * too. */
 bool ek_route_keeps_paths(const struct ek_route *r);
 /* No reactor watches f: clients that wait in its backlog go to reactors, for closing it
  * would reset them. */

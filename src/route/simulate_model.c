@@ -67,7 +67,8 @@ double ek_sim_session_demand(struct ek_sim_world *w, struct ek_sim_session *s)
     return start + (s->is_on ? s->class->cores : 0);
 }
 
-/* An on-off process forgets with time constant on * off / (on + off) = on * (1 - duty). */
+/* An on-off process forgets with time constant on * off / (on + off) = on * (1 -
+ * duty). */
 double ek_sim_session_expected(const struct ek_sim_session *s)
 {
     const struct ek_sim_class *c = s->class;

@@ -86,7 +86,8 @@ static int32_t least(const struct ek_sim_world *w, struct ek_sim_proxy *p,
 }
 
 /* Weight rps / utilisation, where rps is told as sessions; a backend without a report
- * has the mean weight. By chance and not by turns, which changes nothing in the mean. */
+ * has the mean weight. By chance and not by turns, which changes nothing in the
+ * mean. */
 static int32_t by_weight(const struct ek_sim_world *w, struct ek_sim_proxy *p)
 {
     double sum = 0, known = 0, n_known = 0, n_unknown = 0;

@@ -32,9 +32,9 @@ struct ek_upstream {
     char text[];                  /* what config's strings point at */
 };
 
-/* Reads certificates and key; of an address that is a name there is none until resolve.h asked
- * for it: nobody waits for a resolver here. before: the one whose place it is to take,
- * NULL: none; its addresses are kept, and where nothing
+/* Reads certificates and key; of an address that is a name there is none until
+ * resolve.h asked for it: nobody waits for a resolver here. before: the one whose place
+ * it is to take, NULL: none; its addresses are kept, and where nothing
  * of a connection is set otherwise its connection_id, which else is `id`.
  * Errors: EK_EINVAL, EK_EIO and those of tls.h, naming backend and file; EK_ENOMEM. */
 int ek_upstream_new(struct ek_upstream **u, const struct ek_route_backend *b,

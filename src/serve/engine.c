@@ -9,7 +9,8 @@
 #include <assert.h>
 #include <string.h>
 
-/* Rows from which the team draws tokens together: for fewer, waking it costs as much. */
+/* Rows from which the team draws tokens together: for fewer, waking it costs as
+ * much. */
 #define DRAW_TOGETHER 4
 
 static int find_ends(struct ek_engine *e)

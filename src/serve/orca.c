@@ -79,7 +79,8 @@ static bool read_varint(const struct ek_text *m, size_t *at, uint64_t *v)
     return false;
 }
 
-/* The next field: its number, its varint or its bytes. False: the end, or no message. */
+/* The next field: its number, its varint or its bytes. False: the end, or no
+ * message. */
 static bool next_field(const struct ek_text *m, size_t *at, uint64_t *field,
                        uint64_t *v, struct ek_text *bytes)
 {

@@ -53,9 +53,9 @@ double ek_pace_prompt_us(const struct ek_pace *p, int32_t pos0, int32_t n);
 int32_t ek_pace_prompt_tokens(const struct ek_pace *p, int32_t pos0, double us,
                               int32_t most);
 
-/* The work took us; does nothing with us <= 0. The first step sets the scale, and one of
- * the next seven that takes less than half of what was foretold sets it again: the first
- * may have met cold memory. Each factor
+/* The work took us; does nothing with us <= 0. The first step sets the scale, and one
+ * of the next seven that takes less than half of what was foretold sets it again: the
+ * first may have met cold memory. Each factor
  * then moves by its share of what was foretold, so that the step's error shrinks by
  * a half, a third, ... and at last a tenth. A step of more than twice or less than half
  * of what was foretold counts as twice or half: another program may have done it. */

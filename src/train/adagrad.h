@@ -1,6 +1,6 @@
-/* adagrad.h - row-wise adagrad of tables: one sum of squares a row (kernel/grad.h has the
- * formula). Gradient rows of equal ids are summed before the square, whichever look-up
- * they came from, and rows without a gradient are not touched.
+/* adagrad.h - row-wise adagrad of tables: one sum of squares a row (kernel/grad.h has
+ * the formula). Gradient rows of equal ids are summed before the square, whichever
+ * look-up they came from, and rows without a gradient are not touched.
  *
  * Groups, sums and updates run on the team; the same bits on any number of threads.
  * Source: the fused row-wise adagrad of FBGEMM and TorchRec.
@@ -34,7 +34,8 @@ void ek_adagrad_step(struct ek_adagrad_state *s, struct ek_team *team, int param
                      const struct ek_row_grad *sources, int n_sources, float lr,
                      float grad_scale);
 
-/* For checkpoints: (rows) of a table, NULL for a dense parameter. Borrowed, writable. */
+/* For checkpoints: (rows) of a table, NULL for a dense parameter. Borrowed,
+ * writable. */
 float *ek_adagrad_sums(struct ek_adagrad_state *s, int param);
 
 #endif

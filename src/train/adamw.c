@@ -1,6 +1,6 @@
 /* adamw.c - every dense parameter in blocks of whole rows, BLOCK numbers at most (of a
- * longer row BLOCK of them), dealt to the team. Rows that no look-up touched have a zero
- * gradient, which is not read: they are updated all the same, to the same bits. */
+ * longer row BLOCK of them), dealt to the team. Rows that no look-up touched have a
+ * zero gradient, which is not read: they are updated all the same, to the same bits. */
 #include "train/adamw.h"
 
 #include "base/mem.h"

@@ -41,8 +41,8 @@ const char *ek_checkpoint_path(char out[EK_CHECKPOINT_PATH], const char *folder,
 int ek_manifest_write(const char *folder, const struct ek_manifest *m, const char *data,
                       struct ek_err *err) EK_MUST_USE;
 
-/* Of a folder, or of text[0,n), named `path` in errors. Errors as ek_checkpoint_peek's; m
- * is then released. */
+/* Of a folder, or of text[0,n), named `path` in errors. Errors as ek_checkpoint_peek's;
+ * m is then released. */
 int ek_manifest_read(struct ek_manifest *m, const char *folder,
                      struct ek_err *err) EK_MUST_USE;
 int ek_manifest_parse(struct ek_manifest *m, const char *path, const char *text,

@@ -1,4 +1,5 @@
-/* config.c - what the table of keys cannot say, and what the parts of a run are given. */
+/* config.c - what the table of keys cannot say, and what the parts of a run are
+ * given. */
 #include "train/config.h"
 
 #include "data/events_split.h"

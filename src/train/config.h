@@ -2,7 +2,8 @@
  * (base/opt.h), the same for the YAML file, --set, --help and the manifest of a
  * checkpoint.
  *
- *   parse (ek_opt_parse) -> ek_train_config_check -> used; nobody interprets a key twice
+ *   parse (ek_opt_parse) -> ek_train_config_check -> used; nobody interprets a key
+ *   twice
  *
  * A checkpoint holds the checked configuration as JSON; eval, recommend and resume read
  * it back with ek_train_config_read and get the same struct.
@@ -31,8 +32,8 @@ enum ek_train_schedule { EK_TRAIN_CONSTANT, EK_TRAIN_COSINE };
 enum ek_train_items { EK_TRAIN_ADAMW, EK_TRAIN_ROWWISE_ADAGRAD };
 enum ek_train_metric { EK_TRAIN_NDCG, EK_TRAIN_RECALL, EK_TRAIN_MRR };
 
-/* What eval.metric says: below EK_TRAIN_ENTROPY a metric of ranking at one of five cuts,
- * enum ek_train_metric * 5 + index of the cut; then those of a click head. */
+/* What eval.metric says: below EK_TRAIN_ENTROPY a metric of ranking at one of five
+ * cuts, enum ek_train_metric * 5 + index of the cut; then those of a click head. */
 enum { EK_TRAIN_ENTROPY = 15, EK_TRAIN_AUC };
 
 struct ek_train_config {
@@ -102,8 +103,8 @@ extern const struct ek_opt ek_train_keys[];
 
 /* What the table cannot say of one key: what is missing, contradictory, or does not fit
  * another key. Fills what follows from others (run.dir), in `arena`. *key: the key that
- * is wrong, for its place (ek_opt_place). Errors: EK_EINVAL key, value and what would be
- * right; EK_ENOMEM. */
+ * is wrong, for its place (ek_opt_place). Errors: EK_EINVAL key, value and what would
+ * be right; EK_ENOMEM. */
 int ek_train_config_check(struct ek_train_config *c, const char **key,
                           struct ek_arena *arena, struct ek_err *err) EK_MUST_USE;
 

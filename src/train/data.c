@@ -38,8 +38,8 @@ static int read_log(struct ek_events *e, const struct ek_train_config *c,
     return ek_events_read(e, NULL, path, &o, err);
 }
 
-/* A pack holds what it was packed with: data.skip leaves columns out here, where readers
- * of text do it themselves. */
+/* A pack holds what it was packed with: data.skip leaves columns out here, where
+ * readers of text do it themselves. */
 static int skip_columns(struct ek_train_data *d, const struct ek_opt_list *skip,
                         struct ek_err *err)
 {

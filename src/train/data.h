@@ -22,9 +22,9 @@ struct ek_train_data {
 };
 
 /* Reads data.path. on_progress as in events_read.h; NULL: silent. Errors: those of
- * ek_events_read and ek_events_pack_open (the file's fault); EK_EINVAL the configuration
- * wants what the log has not (key, value, what there is); EK_ENOMEM; *d unchanged.
- * *is_input (may be NULL): the file is to blame, not the configuration. */
+ * ek_events_read and ek_events_pack_open (the file's fault); EK_EINVAL the
+ * configuration wants what the log has not (key, value, what there is); EK_ENOMEM; *d
+ * unchanged. *is_input (may be NULL): the file is to blame, not the configuration. */
 int ek_train_data_open(struct ek_train_data *d, const struct ek_train_config *c,
                        bool (*on_progress)(void *arg, int64_t done, int64_t total),
                        void *arg, bool *is_input, struct ek_err *err) EK_MUST_USE;

@@ -64,7 +64,7 @@ static void divide(struct ek_ranking *r, double n)
     }
 }
 
-/* --- the click head ----------------------------------------------------------------- */
+/* --- the click head --------------------------------------------------------------- */
 
 static int by_logit(const void *a, const void *b)
 {
@@ -112,7 +112,7 @@ void ek_click_measure(struct ek_click *clicks, int64_t n, double *entropy, doubl
     *auc = wins / n_pairs;
 }
 
-/* --- the run ------------------------------------------------------------------------ */
+/* --- the run ---------------------------------------------------------------------- */
 
 static void release(struct work *w)
 {

@@ -7,8 +7,8 @@
  * target itself always does); unfiltered: all do. Both come from one pass. A score that
  * is not a number counts as the worst.
  * Click head, over the same samples: log loss in natural units over the entropy of the
- * base rate (1: no better than knowing the rate), and the area under the ROC curve, ties
- * counted half.
+ * base rate (1: no better than knowing the rate), and the area under the ROC curve,
+ * ties counted half.
  *
  * Threads: one owner, that of the model. The same numbers for any number of threads and
  * any batch; between ISAs scores differ by rounding.

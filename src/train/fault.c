@@ -1,6 +1,6 @@
-/* fault.c - what is not finite, as a sentence: of a loss where in the model it began, and
- * in whose sequence; of a parameter its name and row. Runs the batch again, and may do so once a sequence; training is
- * over then anyway. */
+/* fault.c - what is not finite, as a sentence: of a loss where in the model it began,
+ * and in whose sequence; of a parameter its name and row. Runs the batch again, and may
+ * do so once a sequence; training is over then anyway. */
 #include "base/mem.h"
 #include "train/run_int.h"
 

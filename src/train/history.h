@@ -5,10 +5,11 @@
  *    "unfiltered": {"ndcg@10": .05, ...}}                     "valid/unfiltered/ndcg@10"
  *   {"kind": "end", "test": {"ndcg@10": .07, ...}, ...}            a final: "ndcg@10"
  *
- * Every number of a line with a step is a point, by its path of names ("filtered" is the
- * rule and not said); anything else is passed over, so that the log may say more. A step at or before a curve's last one
- * means that the run was resumed before it: the points from there on were not kept, and
- * are dropped. A last line without its end is one that was being written.
+ * Every number of a line with a step is a point, by its path of names ("filtered" is
+ * the rule and not said); anything else is passed over, so that the log may say more. A
+ * step at or before a curve's last one means that the run was resumed before it: the
+ * points from there on were not kept, and are dropped. A last line without its end is
+ * one that was being written.
  */
 #ifndef EVENKEEL_TRAIN_HISTORY_H
 #define EVENKEEL_TRAIN_HISTORY_H

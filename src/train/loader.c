@@ -3,8 +3,8 @@
  *   rooms   [ held by the caller ][ ready ][ ready ][ being made ]
  *             taken                ^ first  n_ready
  *
- * The thread fills room (first + n_ready) while n_ready < n_rooms - 1; the caller's room
- * is the one before first. The maker is the thread's while it runs.
+ * The thread fills room (first + n_ready) while n_ready < n_rooms - 1; the caller's
+ * room is the one before first. The maker is the thread's while it runs.
  */
 #include "train/loader.h"
 

@@ -8,8 +8,8 @@
  * Order.  Training shuffles the samples anew in each epoch. A step takes the next
  * batch * n_micro of them as sub-batches of sub_batch; these are sorted by the sum of
  * their lengths and dealt, heaviest first, each to the micro-batch that has the fewest
- * rows and still room: the heaviest meet the lightest, and the step's micro-batches (one
- * a rank, or one after the other) get about as many rows (base batch shuffling, as
+ * rows and still room: the heaviest meet the lightest, and the step's micro-batches
+ * (one a rank, or one after the other) get about as many rows (base batch shuffling, as
  * published for GEM). With max_tokens a micro-batch takes
  * samples while their rows fit. Everything follows from (seed, epoch, step): a loader
  * that is sought to a step gives the batches that one gives which came there.

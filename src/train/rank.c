@@ -1,8 +1,8 @@
 /* rank.c - scores block by block, and only their counts kept.
  *
  * A member has the queries [lo,hi). First it scores each query's target and what was
- * seen, a row of items at a time; then it walks the items in blocks of ITEMS, turned once
- * a block, against its queries in blocks of QUERIES.
+ * seen, a row of items at a time; then it walks the items in blocks of ITEMS, turned
+ * once a block, against its queries in blocks of QUERIES.
  */
 #include "train/rank.h"
 
@@ -148,8 +148,8 @@ static const float *items_of(const struct ek_ranker *r, struct room *m, int64_t 
     return r->o.is_cosine ? m->rows : r->o.items + j * r->o.dim;
 }
 
-/* scores[i] = h . rows i, n of them one behind the other: a product's bits depend on its
- * two rows alone, so these are those of the blocks. */
+/* scores[i] = h . rows i, n of them one behind the other: a product's bits depend on
+ * its two rows alone, so these are those of the blocks. */
 static void score_rows(const struct ek_ranker *r, float *scores, const float *rows,
                        const float *h, int64_t n)
 {
@@ -170,7 +170,8 @@ static void forget(struct room *m)
     m->seen_of = NULL;
 }
 
-/* Histories grow from one query to the next of a user: then only what is new is read. */
+/* Histories grow from one query to the next of a user: then only what is new is
+ * read. */
 static void see(struct room *m, const int32_t *seen, int64_t n)
 {
     if (m->seen_of != seen || m->seen_until > n)

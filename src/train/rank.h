@@ -5,9 +5,9 @@
  *   rank = 1 + #{v : s_v > s_target} + #{v < target : s_v = s_target}
  *
  * Scores are made a block of queries by a block of items, counted while they are in the
- * cache, and gone: O(block) memory a thread beside two numbers a query. The score of the
- * target and of what was seen are made by the same product, bit for bit, so that they
- * can be taken off the count. A target whose score is NaN is last.
+ * cache, and gone: O(block) memory a thread beside two numbers a query. The score of
+ * the target and of what was seen are made by the same product, bit for bit, so that
+ * they can be taken off the count. A target whose score is NaN is last.
  *
  * Threads: one owner; the team works inside a call. The same numbers for any of it.
  * Cost: 2 n n_items dim, and one comparison a score. No allocation after new.

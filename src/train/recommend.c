@@ -1,4 +1,5 @@
-/* recommend.c - one history as a batch of one sequence, and the best items behind it. */
+/* recommend.c - one history as a batch of one sequence, and the best items behind
+ * it. */
 #include "base/mem.h"
 #include "train/data.h"
 #include "train/evaluate.h"

@@ -1,5 +1,5 @@
-/* resident.h - memory that this process holds, as Linux counts it: what a plan of memory
- * is held against. */
+/* resident.h - memory that this process holds, as Linux counts it: what a plan of
+ * memory is held against. */
 #ifndef EVENKEEL_TRAIN_RESIDENT_H
 #define EVENKEEL_TRAIN_RESIDENT_H
 

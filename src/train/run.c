@@ -1,5 +1,5 @@
-/* run.c - the loop. Order of things behind a step: log, evaluation, checkpoint, then the
- * question whether to stop; so a checkpoint never stands between a step and the
+/* run.c - the loop. Order of things behind a step: log, evaluation, checkpoint, then
+ * the question whether to stop; so a checkpoint never stands between a step and the
  * evaluation that belongs to it, and a resumed run decides what an unbroken one did. */
 #include "train/run.h"
 
@@ -59,7 +59,7 @@ void ek_train_free(struct ek_train *t)
     ek_free(t);
 }
 
-/* --- checkpoints --------------------------------------------------------------------- */
+/* --- checkpoints ------------------------------------------------------------------ */
 
 static const char *folder_of(char out[EK_TRAIN_PATH], const struct ek_train *t,
                              const char *name)
@@ -186,7 +186,7 @@ int ek_train_resume(struct ek_train *t, struct ek_err *err)
     return rc;
 }
 
-/* --- evaluation ---------------------------------------------------------------------- */
+/* --- evaluation ------------------------------------------------------------------- */
 
 static void show(const struct ek_train *t, const char *what)
 {
@@ -272,7 +272,7 @@ static int settle(struct ek_train *t, bool is_epoch_end, struct ek_err *err)
     return rc;
 }
 
-/* --- the loop ------------------------------------------------------------------------ */
+/* --- the loop --------------------------------------------------------------------- */
 
 static bool is_at_end(struct ek_train *t)
 {
@@ -304,8 +304,8 @@ static int advance(struct ek_train *t, struct ek_err *err)
     return settle(t, false, err);
 }
 
-/* To the end of the schedule, or of patience; EK_ECANCELED, with last saved, when told to
- * stop. */
+/* To the end of the schedule, or of patience; EK_ECANCELED, with last saved, when told
+ * to stop. */
 static int take_steps(struct ek_train *t, struct ek_err *err)
 {
     int rc = t->progress.eval_due ? validate_due(t, err) : 0;
@@ -321,9 +321,9 @@ static int take_steps(struct ek_train *t, struct ek_err *err)
 }
 
 /* The best parameters on both parts; the test for the first and last time. What the end
- * alone asks for comes behind the checkpoint: the line of an interval that is not full, a
- * validation where none was due before. A run that goes on from there has not seen it, as
- * one that never ended, and finds a best that it would have found. */
+ * alone asks for comes behind the checkpoint: the line of an interval that is not full,
+ * a validation where none was due before. A run that goes on from there has not seen
+ * it, as one that never ended, and finds a best that it would have found. */
 static int finish(struct ek_train *t, struct ek_err *err)
 {
     char folder[EK_TRAIN_PATH];

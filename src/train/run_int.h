@@ -93,7 +93,8 @@ int ek_train_bind(struct ek_train *t, const struct ek_batch *batch,
 /* The step that a graph's dropout is drawn from. */
 uint64_t ek_train_graph_step(const struct ek_train *t, int micro);
 
-/* fault.c: the sentence about a loss that is not finite, for the batch that is bound. */
+/* fault.c: the sentence about a loss that is not finite, for the batch that is
+ * bound. */
 int ek_train_fault(struct ek_train *t, double loss, struct ek_err *err);
 
 /* EK_EINVAL with its name, row and step when a parameter is not finite. */

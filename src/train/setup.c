@@ -116,7 +116,8 @@ static int take_buffers(struct ek_train *t)
     return t->negatives ? 0 : EK_ENOMEM;
 }
 
-/* A batch as large as there can be one, of item 0: what tables measure their room by. */
+/* A batch as large as there can be one, of item 0: what tables measure their room
+ * by. */
 static int bind_ceiling(struct ek_train *t, struct ek_err *err)
 {
     int64_t T = t->max_rows, B = t->max_sequences < T ? t->max_sequences : T;

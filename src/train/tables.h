@@ -1,5 +1,5 @@
-/* tables.h - gradients of the tables of a graph over the micro-batches of one step: what
- * AdamW's dense gradients are for the rest.
+/* tables.h - gradients of the tables of a graph over the micro-batches of one step:
+ * what AdamW's dense gradients are for the rest.
  *
  *   one micro-batch    the graph's own rows, where they lie, until the next forward
  *   several            copied behind each other; the optimizer sums equal ids first, so

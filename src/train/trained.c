@@ -12,7 +12,7 @@
 #define NEAREST_MAX 64 /* bytes of names that are compared for likeness */
 #define SHOWN_NAME  100
 
-/* --- names -------------------------------------------------------------------------- */
+/* --- names ------------------------------------------------------------------------ */
 
 int64_t ek_names_find(const struct ek_names *names, const char *s, size_t n)
 {
@@ -63,7 +63,7 @@ int64_t ek_names_nearest(const struct ek_names *names, const char *s, size_t n)
     return best;
 }
 
-/* --- parts -------------------------------------------------------------------------- */
+/* --- parts ------------------------------------------------------------------------ */
 
 static int read_config(struct ek_trained *t, const char *folder, struct ek_err *err)
 {

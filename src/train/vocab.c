@@ -118,7 +118,8 @@ static bool next_line(struct reader *r, const char **s, size_t *n)
     return true;
 }
 
-/* s[0,n) is `word` and a number from 0 to most; what stands behind it begins at *rest. */
+/* s[0,n) is `word` and a number from 0 to most; what stands behind it begins at
+ * *rest. */
 static bool number_behind(const char *word, const char *s, size_t n, int64_t most,
                           int64_t *number, size_t *rest)
 {

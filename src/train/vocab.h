@@ -1,6 +1,6 @@
-/* vocab.h - what the numbers of a model mean: the names of its items and its columns, in
- * a text file beside the checkpoints (RUN/vocab.txt), so that a model recommends without
- * the log it learned from.
+/* vocab.h - what the numbers of a model mean: the names of its items and its columns,
+ * in a text file beside the checkpoints (RUN/vocab.txt), so that a model recommends
+ * without the log it learned from.
  *
  *   evenkeel vocabulary 1
  *   columns 2
@@ -36,8 +36,8 @@ int ek_vocab_write(const char *path, const struct ek_names *items,
                    const struct ek_rec_column *columns, int n_columns,
                    struct ek_err *err) EK_MUST_USE;
 
-/* Errors: those of ek_file_open; EK_EFORMAT (line, what was expected), EK_EUNSUP a newer
- * format, EK_ENOMEM; *v is unchanged. */
+/* Errors: those of ek_file_open; EK_EFORMAT (line, what was expected), EK_EUNSUP a
+ * newer format, EK_ENOMEM; *v is unchanged. */
 int ek_vocab_read(struct ek_vocab *v, const char *path, struct ek_err *err) EK_MUST_USE;
 int ek_vocab_parse(struct ek_vocab *v, const char *name, const char *text, size_t n,
                    struct ek_err *err) EK_MUST_USE; /* text[0,n), named in errors */

@@ -1,7 +1,7 @@
-/* jagged.c - jagged attention in blocks of 64 queries by 64 keys, scores [query][key]. All
- * is multiplied in f32: what BF16 products round is rounded when it is packed, and P and
- * dx are not. Nothing is ever padded but the block in hand, so there is nothing to
- * subtract (is_subtracting). */
+/* jagged.c - jagged attention in blocks of 64 queries by 64 keys, scores [query][key].
+ * All is multiplied in f32: what BF16 products round is rounded when it is packed, and
+ * P and dx are not. Nothing is ever padded but the block in hand, so there is nothing
+ * to subtract (is_subtracting). */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 #include "kernel/jagged_int.h"

@@ -1,6 +1,6 @@
 /* matmul_i4.c - I4 and I4S. vpmaddubsw cannot saturate on nibbles: a product of a pair
- * is at most 2 * 15 * 127 and the eight of a group 30,480 < 2^15. Tops have sums of their
- * own: 16 times a nibble would saturate.
+ * is at most 2 * 15 * 127 and the eight of a group 30,480 < 2^15. Tops have sums of
+ * their own: 16 times a nibble would saturate.
  * sum (d q + m) s v = s (d sum q v + m sum v), as in avx512; symmetric, m = -8 d.
  * Two rows of 16 outputs, so that a broadcast serves two products. */
 #include "kernel/avx2/avx2.h"

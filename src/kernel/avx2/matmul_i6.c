@@ -1,7 +1,7 @@
 /* matmul_i6.c - codes of six bits put together from a nibble and two bits. Two products
  * of vpmaddubsw can be added before 16 bits are too few: 4 * 63 * 127 = 32,004 < 2^15.
- * The 32 comes off with the sum of the activations; sums of 16 columns are exact as f32.
- * Two rows of 16 outputs, so that a broadcast serves two products. */
+ * The 32 comes off with the sum of the activations; sums of 16 columns are exact as
+ * f32. Two rows of 16 outputs, so that a broadcast serves two products. */
 #include "kernel/avx2/avx2.h"
 #include "kernel/avx2/simd.h"
 

@@ -129,8 +129,8 @@ static void block_f32(const struct ek_gemm *g, int64_t k0, int64_t k1, bool is_a
     }
 }
 
-/* bf16 of x in the low half of each lane, of y in the high half. The instruction flushes
- * subnormals; so does the dot product that reads them. */
+/* bf16 of x in the low half of each lane, of y in the high half. The instruction
+ * flushes subnormals; so does the dot product that reads them. */
 EK_INLINE __m512i pairs_of(__m512 x, __m512 y)
 {
     alignas(64) static const uint16_t turn[32] = {

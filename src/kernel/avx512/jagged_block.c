@@ -1,7 +1,7 @@
 /* jagged_block.c - softmax in blocks of 64 with products in bf16 (jagged_rows.h): each
- * block is seen once, so nothing is carried from key block to key block, and four queries'
- * scores become weights without leaving the registers. No sums in memory, nothing turned
- * back.
+ * block is seen once, so nothing is carried from key block to key block, and four
+ * queries' scores become weights without leaving the registers. No sums in memory,
+ * nothing turned back.
  */
 #include "kernel/avx512/jagged_phi.h"
 #include "kernel/avx512/jagged_rows.h"
@@ -40,8 +40,8 @@ struct gradients {
 /* --- what comes next --- */
 
 /* Columns of head h of four rows from i on, or, past the end of the tile, from row j of
- * the next one, which the same thread most likely takes. Asked for where they are needed
- * soon, a product at a time: more lines at once would queue up. */
+ * the next one, which the same thread most likely takes. Asked for where they are
+ * needed soon, a product at a time: more lines at once would queue up. */
 static void ask(const struct block *b, const void *x, int64_t ld, bool is_of_keys,
                 int64_t i, int64_t j)
 {
@@ -95,8 +95,8 @@ EK_INLINE __m512 weight_of(const struct scores *x, int i, int v)
                                       _mm512_set1_ps(x->less[i])));
 }
 
-/* Two vectors of weights: forward of a row, which leave as bf16, and their sum; backward
- * of two rows, which leave as pairs and as they are. */
+/* Two vectors of weights: forward of a row, which leave as bf16, and their sum;
+ * backward of two rows, which leave as pairs and as they are. */
 EK_INLINE void weigh(struct scores *x, int unit, const bool is_backward)
 {
     if (is_backward) {
@@ -115,8 +115,8 @@ EK_INLINE void weigh(struct scores *x, int unit, const bool is_backward)
                        (__m512i)_mm512_cvtne2ps_pbh(p1, p0));
 }
 
-/* What multiply does, NC vectors of sums; and meanwhile the group's scores of 16 NV keys
- * become weights: the adders and shufflers that do it wait in a product. */
+/* What multiply does, NC vectors of sums; and meanwhile the group's scores of 16 NV
+ * keys become weights: the adders and shufflers that do it wait in a product. */
 EK_INLINE void multiply_beside(__m512 sum[GROUP][4], const struct terms *t,
                                struct scores *x, const int NC, const int NV,
                                const bool is_backward)
@@ -138,8 +138,8 @@ EK_INLINE void multiply_beside(__m512 sum[GROUP][4], const struct terms *t,
         weigh(x, unit, is_backward);
 }
 
-/* What product does, and beside its first columns what multiply_beside does, if there is
- * x. */
+/* What product does, and beside its first columns what multiply_beside does, if there
+ * is x. */
 EK_INLINE void product_beside(const struct block *b, const struct ek_jagged_rows *to,
                               int r, struct terms *t, const float *factor,
                               struct scores *x, const int NV)
@@ -279,8 +279,8 @@ static void forward(struct block *b, struct scores *x)
 
 /* --- backward --- */
 
-/* q and do of four rows of bf16 as pairs, and delta: what products take is what they are
- * made of. */
+/* q and do of four rows of bf16 as pairs, and delta: what products take is what they
+ * are made of. */
 static void take_lines(const struct block *b, float *q_pairs, float *d_pairs,
                        float delta[GROUP], const char *const q[GROUP],
                        const char *const g[GROUP], const char *const o[GROUP])

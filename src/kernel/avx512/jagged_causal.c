@@ -1,8 +1,9 @@
-/* jagged_causal.c - silu under a causal mask (HSTU) over up to 512 keys, with products in
- * bf16 (jagged_rows.h): keys lie in every form while queries pass by, four at a time, so
- * that scores become P and dx in registers and o and dq of a query are one product over all
- * its keys. Four queries end in one vector of keys: nothing else is masked. dk and dv are
- * summed in f32 a block of queries at a time, and their sums begin on the diagonal.
+/* jagged_causal.c - silu under a causal mask (HSTU) over up to 512 keys, with products
+ * in bf16 (jagged_rows.h): keys lie in every form while queries pass by, four at a
+ * time, so that scores become P and dx in registers and o and dq of a query are one
+ * product over all its keys. Four queries end in one vector of keys: nothing else is
+ * masked. dk and dv are summed in f32 a block of queries at a time, and their sums
+ * begin on the diagonal.
  *
  *   P, dx pairs  [64 keys of a block][query/2][64]
  *   P, dx rows   [GROUP][KEYS_MAX/2]
@@ -81,7 +82,8 @@ EK_INLINE void rows_to(struct course *c, int at, __m512 x[GROUP][4], const int N
     }
 }
 
-/* Ends of what queries of the group at r see, and how many vectors a block of keys has. */
+/* Ends of what queries of the group at r see, and how many vectors a block of keys
+ * has. */
 static int part_of(struct part *p, int at)
 {
     const int64_t row = p->b->i + p->r;

@@ -1,6 +1,6 @@
-/* jagged_rows.h - what the courses with products in bf16 share whose scores lie [query][key]:
- * jagged_block.c and jagged_short.c. Four rows at a time; sums of 4 by 64 stay in
- * registers while k runs, and results leave as rows.
+/* jagged_rows.h - what the courses with products in bf16 share whose scores lie
+ * [query][key]: jagged_block.c and jagged_short.c. Four rows at a time; sums of 4 by 64
+ * stay in registers while k runs, and results leave as rows.
  *
  *   scores [query][key], a lane a key:  q rows as they lie, k turned
  *   o, dq  [query][column]              P, dx rows            with v, k pairs
@@ -64,8 +64,8 @@ static inline struct ek_jagged_rows rows_of(const struct block *b, const void *x
 }
 
 /* True when outputs are whole lines and more than a second-level cache holds, so that
- * whoever reads them finds them elsewhere anyway: then they need not be read before they
- * are written, and leave what is there alone. */
+ * whoever reads them finds them elsewhere anyway: then they need not be read before
+ * they are written, and leave what is there alone. */
 static inline bool is_streamed(const struct ek_jagged_args *a)
 {
     const struct ek_jagged_batch *x = a->batch;
@@ -78,17 +78,18 @@ static inline bool is_streamed(const struct ek_jagged_args *a)
            at % 64 == 0;
 }
 
-/* The end of a tile. Stores past the caches are ordered by nothing that C's atomics need
- * be: without this, whoever is told of the tile by a plain store might read what was there
- * before. */
+/* The end of a tile. Stores past the caches are ordered by nothing that C's atomics
+ * need be: without this, whoever is told of the tile by a plain store might read what
+ * was there before. */
 static inline void end_stores(const struct block *b)
 {
     if (b->is_streaming)
         _mm_sfence();
 }
 
-/* Asks for columns of head h of rows row.., n or GROUP, into the second-level cache. The
- * size is asked of another file: gcc drops calls of a function that does nothing but ask. */
+/* Asks for columns of head h of rows row.., n or GROUP, into the second-level cache.
+ * The size is asked of another file: gcc drops calls of a function that does nothing
+ * but ask. */
 static inline void fetch_rows(const struct block *b, const void *x, int64_t ld,
                               int64_t row, int64_t n, int64_t h)
 {
@@ -208,7 +209,8 @@ EK_INLINE void multiply(__m512 sum[GROUP][4], const char *const line[GROUP],
         add_word(sum, &t, k, NV);
 }
 
-/* Columns [c, c+16 NV) of four rows from r on, times their factors, if there are any. */
+/* Columns [c, c+16 NV) of four rows from r on, times their factors, if there are
+ * any. */
 EK_INLINE void put(const struct block *b, void *to, int64_t ld, int64_t c,
                    __m512 x[GROUP][4], const float *factor, int n_rows, const int NV)
 {
@@ -264,8 +266,8 @@ static inline void product(const struct block *b, const struct ek_jagged_rows *t
     product_from(b, to, r, &t, factor, 0);
 }
 
-/* Weights of four queries as rows of pairs of keys, lane by lane as they come, rows `ld`
- * apart; and the same numbers as pairs of queries, theirs `pairs_ld` apart. */
+/* Weights of four queries as rows of pairs of keys, lane by lane as they come, rows
+ * `ld` apart; and the same numbers as pairs of queries, theirs `pairs_ld` apart. */
 EK_INLINE void keep_both(float *to, int64_t ld, float *pairs, int64_t pairs_ld,
                          __m512 x[GROUP][4], const int NV)
 {

@@ -1,7 +1,8 @@
-/* jagged_short.c - activations over few keys without a mask (GDPA), with products in bf16
- * (jagged_rows.h): up to 128 keys lie in the cache in every form while all queries pass
- * by, so that a score is made, used and forgotten. dk and dv are summed in f32 in the
- * order of queries. Keys past the end are zeros, and so are phi(0) and what follows.
+/* jagged_short.c - activations over few keys without a mask (GDPA), with products in
+ * bf16 (jagged_rows.h): up to 128 keys lie in the cache in every form while all queries
+ * pass by, so that a score is made, used and forgotten. dk and dv are summed in f32 in
+ * the order of queries. Keys past the end are zeros, and so are phi(0) and what
+ * follows.
  */
 #include "kernel/avx512/jagged_phi.h"
 #include "kernel/avx512/jagged_rows.h"

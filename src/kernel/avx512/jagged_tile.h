@@ -1,8 +1,8 @@
 /* jagged_tile.h - what the AVX-512 steps of jagged attention share.
  *
  * Scores lie transposed: a row is a key, a lane is a query. So softmax's largest and
- * sum run down rows, without a sum across lanes, and P and dx come out in the order that
- * the next product wants.
+ * sum run down rows, without a sum across lanes, and P and dx come out in the order
+ * that the next product wants.
  *
  * A word is 32 bits: an f32, or two bf16 that one product takes together. `fold` is the
  * number of terms in a word (1, 2), Dp is D up to a multiple of 16. Forms of a block of
@@ -104,7 +104,8 @@ void ek_avx512_jagged_pack_turned(float *to, const struct ek_jagged_rows *r,
 /* delta[i] = sum over columns of x y, x rounded as it is multiplied. */
 void ek_avx512_jagged_delta(float *delta, const struct ek_jagged_rows *x, const void *y,
                             bool is_bf16);
-/* n rows of `to` from sums [Dp][64], each times its factor; is_adding: f32, added to. */
+/* n rows of `to` from sums [Dp][64], each times its factor; is_adding: f32, added
+ * to. */
 void ek_avx512_jagged_unturn(const struct ek_jagged_rows *to, const float *sums,
                              const float *factor, bool is_adding);
 /* n rows of `to` from rows [n][Dp], times factor. */

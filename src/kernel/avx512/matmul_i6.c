@@ -1,6 +1,6 @@
 /* matmul_i6.c - vpdpbusd: codes of six bits put together from a nibble and two bits;
- * the 32 comes off with the sum of the activations. 16 columns share a scale, so a group
- * has two integer sums: below 2^24, exact as f32.
+ * the 32 comes off with the sum of the activations. 16 columns share a scale, so a
+ * group has two integer sums: below 2^24, exact as f32.
  * From two rows on lines are asked for ahead: two rows take so many instructions a line
  * that the hardware's prefetcher falls behind (14 against 31 GB/s). */
 #include "kernel/avx512/avx512.h"
@@ -15,9 +15,9 @@ EK_INLINE __m512i high_bits(__m512i w, const int j)
     return j == 2 ? w : _mm512_srli_epi16(w, 2);
 }
 
-/* sum[t] = sum of codes times base over columns 16 half .. 16 half + 15 of group g, whose
- * six registers are w: four of nibbles, two of high bits; what the 32 takes away is in
- * it. The codes go to `codes`, a quad each 64 bytes. */
+/* sum[t] = sum of codes times base over columns 16 half .. 16 half + 15 of group g,
+ * whose six registers are w: four of nibbles, two of high bits; what the 32 takes away
+ * is in it. The codes go to `codes`, a quad each 64 bytes. */
 EK_INLINE void half_sums(__m512i *sum, unsigned char *codes, const struct ek_tile *c,
                          const int R, int64_t g, const int half, const __m512i *w)
 {

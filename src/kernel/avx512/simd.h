@@ -35,8 +35,8 @@ EK_INLINE __m512 exp_ps(__m512 x)
     return _mm512_scalef_ps(p, n);
 }
 
-/* log2 x of x >= 1, finite: x = 2^n m, m in [1,2), and log m = 2 artanh s with s = (m-1)/(m+1)
- * below 1/3, by its series to s^15. Absolute error below 4e-7. */
+/* log2 x of x >= 1, finite: x = 2^n m, m in [1,2), and log m = 2 artanh s with s =
+ * (m-1)/(m+1) below 1/3, by its series to s^15. Absolute error below 4e-7. */
 EK_INLINE __m512 log2_ps(__m512 x)
 {
     const __m512 one = _mm512_set1_ps(1.0f);
@@ -105,8 +105,8 @@ struct four {
     int8_t x[4];
 };
 
-/* sum += the quads of w times the four bytes at x. As assembly because gcc 12 loads x by
- * an instruction of its own otherwise: an eighth slower. */
+/* sum += the quads of w times the four bytes at x. As assembly because gcc 12 loads x
+ * by an instruction of its own otherwise: an eighth slower. */
 EK_INLINE __m512i add_quad(__m512i sum, __m512i w, const int8_t *x)
 {
     __asm__("vpdpbusd %2%{1to16%}, %1, %0"
