@@ -108,7 +108,10 @@ static const struct ek_opt_verb table = {
         "pair and head forward and 2.5 times that backward: padding never counts. The "
         "share is of the dot products of --dtype alone, measured in the same run. "
         "Memory is what inputs, outputs and gradients take, and, beside them, what the "
-        "pass needs.\n\n"
+        "pass needs. `uneven` is the most work of a thread over the mean of all if "
+        "each "
+        "took as many tiles of the backward pass, in their order, and `dealt` as they "
+        "are dealt.\n\n"
         "With --jobs each line on standard input, `KIND DTYPE`, is one repetition, and "
         "is answered by one JSON object when it is done.",
     .examples = "keel bench attention\n"
@@ -194,12 +197,13 @@ static int print_row(struct work *w, const struct result *r, struct ek_err *err)
     const struct ek_attention_facts *f = &r->facts;
     if (w->set->bench.json || w->set->jobs)
         return print_json(w, r, err);
-    printf("%-6s %-5s %9.3f %9.3f %8.1f %8.1f %8.1f %7.1f %% %9.1f %8.1f\n",
+    printf("%-6s %-5s %9.3f %9.3f %8.1f %8.1f %8.1f %7.1f %% %9.1f %8.1f %7.2f %6.2f\n",
            ek_attention_name((enum ek_attention_kind)r->kind),
            ek_dtype_name(dtypes[r->dtype]), f->flop / r->forward.median / 1e6,
            2.5 * f->flop / r->backward.median / 1e6, r->both.min, r->both.median,
            r->both.max, 100 * r->both.median / w->peak[r->dtype],
-           (double)f->bytes / 1048576, (double)f->beside / 1048576);
+           (double)f->bytes / 1048576, (double)f->beside / 1048576, f->before,
+           f->after);
     return fflush(stdout) ? ek_err_set(err, EK_EIO, "standard output") : 0;
 }
 
@@ -276,9 +280,10 @@ static int rows(struct work *w, struct ek_err *err)
         ek_bench_print_machine(&w->bench);
         printf("%" PRId64 " sequences, %" PRId64 " heads of %" PRId64
                "; dot products alone: f32 %.0f, bf16 %.0f GFLOP/s\n\n"
-               "%-6s %-5s %9s %9s %8s %8s %8s %9s %9s %8s\n",
+               "%-6s %-5s %9s %9s %8s %8s %8s %9s %9s %8s %7s %6s\n",
                set->batch, set->heads, set->dim, w->peak[F32], w->peak[BF16], "", "",
-               "fwd ms", "bwd ms", "min", "median", "max", "of peak", "MiB", "beside");
+               "fwd ms", "bwd ms", "min", "median", "max", "of peak", "MiB", "beside",
+               "uneven", "dealt");
     }
     for (int k = 0; k < EK_ATTENTION_COUNT; k++)
         for (int t = 0; t < N_DTYPES; t++) {
