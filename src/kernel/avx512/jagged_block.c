@@ -8,6 +8,43 @@
 
 #include <math.h>
 
+/* Across lanes: lane i of the result is x[i]'s. */
+
+#define OF_FOUR(op, x)                                                                 \
+    do {                                                                               \
+        const __m512 a =                                                               \
+            op(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));        \
+        const __m512 b =                                                               \
+            op(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));        \
+        const __m512d c = _mm512_castps_pd(a), d = _mm512_castps_pd(b);                \
+        __m512 y = op(_mm512_castpd_ps(_mm512_unpacklo_pd(c, d)),                      \
+                      _mm512_castpd_ps(_mm512_unpackhi_pd(c, d)));                     \
+        y = op(y, _mm512_shuffle_f32x4(y, y, 0x4e));                                   \
+        return op(y, _mm512_shuffle_f32x4(y, y, 0xb1));                                \
+    } while (0)
+
+EK_INLINE __m512 sum_of_four(const __m512 x[GROUP])
+{
+    OF_FOUR(_mm512_add_ps, x);
+}
+
+EK_INLINE __m512 max_of_four(const __m512 x[GROUP])
+{
+    OF_FOUR(_mm512_max_ps, x);
+}
+
+/* Asks for columns of head h of rows row.., n or GROUP, into the second-level cache; the
+ * size as in fetch_head. */
+static inline void fetch_rows(const struct block *b, const void *x, int64_t ld,
+                              int64_t row, int64_t n, int64_t h)
+{
+    const int64_t size = (int64_t)ek_dtype_block_bytes(b->dtype);
+    const char *at = (const char *)x + (row * ld + h * b->D) * size;
+    for (int64_t r = 0; r < n && r < GROUP; r++, at += ld * size)
+        for (int64_t c = 0; c < b->D * size; c += 64)
+            _mm_prefetch(at + c, _MM_HINT_T1);
+}
+
 #define LN2 0.693147180559945f
 
 bool ek_avx512_jagged_is_block(const struct ek_jagged_args *a,

@@ -11,6 +11,18 @@
 #include "kernel/avx512/jagged_phi.h"
 #include "kernel/avx512/jagged_rows.h"
 
+/* Weights of four queries as pairs of queries. */
+EK_INLINE void keep_pairs(float *to, __m512 x[GROUP][4], const int NV)
+{
+    EK_UNROLL
+    for (int i = 0; i < GROUP; i += 2)
+        EK_UNROLL
+    for (int v = 0; v < NV; v++)
+        _mm512_store_si512(
+            to + i / 2 * LANES + 16 * v,
+            pair_words((__m512i)_mm512_cvtne2ps_pbh(x[i + 1][v], x[i][v])));
+}
+
 #define KEYS_MAX EK_JAGGED_KEYS
 #define PLACES   (KEYS_MAX + LANES)
 

@@ -87,21 +87,9 @@ static inline void end_stores(const struct block *b)
         _mm_sfence();
 }
 
-/* Asks for columns of head h of rows row.., n or GROUP, into the second-level cache.
- * The size is asked of another file: gcc drops calls of a function that does nothing
- * but ask. */
-static inline void fetch_rows(const struct block *b, const void *x, int64_t ld,
-                              int64_t row, int64_t n, int64_t h)
-{
-    const int64_t size = (int64_t)ek_dtype_block_bytes(b->dtype);
-    const char *at = (const char *)x + (row * ld + h * b->D) * size;
-    for (int64_t r = 0; r < n && r < GROUP; r++, at += ld * size)
-        for (int64_t c = 0; c < b->D * size; c += 64)
-            _mm_prefetch(at + c, _MM_HINT_T1);
-}
-
 /* Asks for rows [i, i+n) of the sequence, below b->end, head h, into the second-level
- * cache. */
+ * cache. The size is asked of another file: gcc drops calls of a function that does
+ * nothing but ask. */
 static inline void fetch_head(const struct block *b, const void *x, int64_t ld,
                               int64_t row0, int64_t i, int64_t n, int64_t h)
 {
@@ -288,43 +276,6 @@ EK_INLINE void keep_both(float *to, int64_t ld, float *pairs, int64_t pairs_ld,
         if (is_even)
             _mm512_store_si512(pair + 16, pairs_high(y0, y1));
     }
-}
-
-/* Weights of four queries as pairs of queries. */
-EK_INLINE void keep_pairs(float *to, __m512 x[GROUP][4], const int NV)
-{
-    EK_UNROLL
-    for (int i = 0; i < GROUP; i += 2)
-        EK_UNROLL
-    for (int v = 0; v < NV; v++)
-        _mm512_store_si512(
-            to + i / 2 * LANES + 16 * v,
-            pair_words((__m512i)_mm512_cvtne2ps_pbh(x[i + 1][v], x[i][v])));
-}
-
-/* --- across lanes: lane i of the result is x[i]'s --- */
-
-#define OF_FOUR(op, x)                                                                 \
-    do {                                                                               \
-        const __m512 a =                                                               \
-            op(_mm512_unpacklo_ps(x[0], x[1]), _mm512_unpackhi_ps(x[0], x[1]));        \
-        const __m512 b =                                                               \
-            op(_mm512_unpacklo_ps(x[2], x[3]), _mm512_unpackhi_ps(x[2], x[3]));        \
-        const __m512d c = _mm512_castps_pd(a), d = _mm512_castps_pd(b);                \
-        __m512 y = op(_mm512_castpd_ps(_mm512_unpacklo_pd(c, d)),                      \
-                      _mm512_castpd_ps(_mm512_unpackhi_pd(c, d)));                     \
-        y = op(y, _mm512_shuffle_f32x4(y, y, 0x4e));                                   \
-        return op(y, _mm512_shuffle_f32x4(y, y, 0xb1));                                \
-    } while (0)
-
-EK_INLINE __m512 sum_of_four(const __m512 x[GROUP])
-{
-    OF_FOUR(_mm512_add_ps, x);
-}
-
-EK_INLINE __m512 max_of_four(const __m512 x[GROUP])
-{
-    OF_FOUR(_mm512_max_ps, x);
 }
 
 #endif
