@@ -14,7 +14,7 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from proxykit import (Backend, Client, Proxy, accept_websocket, echo_http,  # noqa: E402
-                      need_probe, wait_for)
+                      end_balanced, need_probe, wait_for)
 
 TEXT, CLOSE, PING, PONG = 0x81, 0x88, 0x89, 0x8A
 MASK = b"\x07\x70\x3c\xc3"
@@ -82,14 +82,7 @@ class Case(unittest.TestCase):
         return self.proxy_of([b.port for b in self.backends], *words, **settings)
 
     def proxy_of(self, names, *words, **settings):
-        proxy = Proxy(names, *words, **settings)
-
-        def end():
-            with proxy:
-                self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0),
-                                "placements were not given back:\n" + proxy.output())
-        self.addCleanup(end)
-        return proxy
+        return end_balanced(self, Proxy(names, *words, **settings))
 
     def last_end(self, proxy):
         self.assertTrue(wait_for(lambda: proxy.records("session_end")))

@@ -14,8 +14,8 @@ import unittest
 from concurrent import futures
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import (Backend, Client, Keel, answer, echo_http, start_voice,  # noqa: E402
-                      wait_for)
+from proxykit import (Backend, Client, Keel, answer, echo_http,  # noqa: E402
+                      end_balanced, start_voice, wait_for)
 import keelkit  # noqa: E402
 
 try:
@@ -32,14 +32,7 @@ def config(ports, more="", extra="", admin="127.0.0.1:0"):
 
 class Case(unittest.TestCase):
     def keel(self, text):
-        k = Keel(text)
-
-        def end():
-            with k:
-                self.assertTrue(wait_for(lambda: k.metric("placements") == 0),
-                                "placements were not given back:\n" + k.output())
-        self.addCleanup(end)
-        return k
+        return end_balanced(self, Keel(text))
 
     def backend(self, serve):
         b = Backend(serve)

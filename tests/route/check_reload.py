@@ -18,7 +18,15 @@ import urllib.error
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from check_life import Frames, read_frame  # noqa: E402
 from proxykit import (KEY, Backend, Client, Keel, answer, echo_http, echo_tunnel,  # noqa: E402
-                      wait_for)
+                      end_balanced, wait_for)
+
+
+def start_activated(path, fd, stderr):
+    """keel route on a listening socket, as systemd's activation gives it."""
+    start = (f"import os; os.dup2({fd}, 3); os.set_inheritable(3, True); "
+             "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
+             f"os.execv({os.environ['KEEL']!r}, ['keel', 'route', {str(path)!r}])")
+    return subprocess.Popen([sys.executable, "-c", start], pass_fds=[fd], stderr=stderr)
 
 
 def make_certificate(folder, file, name):
@@ -36,14 +44,7 @@ class Case(unittest.TestCase):
         return b
 
     def keel(self, text, **kw):
-        k = Keel(text, **kw)
-
-        def end():
-            with k:
-                self.assertTrue(wait_for(lambda: k.metric("placements") == 0),
-                                "placements were not given back:\n" + k.output())
-        self.addCleanup(end)
-        return k
+        return end_balanced(self, Keel(text, **kw))
 
     def refused(self, k, path="/reload"):
         with self.assertRaises(urllib.error.HTTPError) as caught:
@@ -681,12 +682,7 @@ class Upgrades(Case):
             port = s.getsockname()[1]
             path = pathlib.Path(folder, "c.yaml")
             path.write_text(config([("a", a, "")], listen=f"127.0.0.1:{port}"))
-            fd = s.fileno()
-            start = (f"import os; os.dup2({fd}, 3); os.set_inheritable(3, True); "
-                     "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
-                     f"os.execv({os.environ['KEEL']!r}, ['keel', 'route', {str(path)!r}])")
-            process = subprocess.Popen([sys.executable, "-c", start], pass_fds=[fd],
-                                       stderr=log)
+            process = start_activated(path, s.fileno(), log)
             try:
                 c = Client(port)
                 self.assertEqual(c.upgrade()[0], 101)
@@ -826,14 +822,9 @@ class Stops(Case):
             port = s.getsockname()[1]
             path = pathlib.Path(folder, "c.yaml")
             path.write_text(config([("a", a, "")], listen=f"127.0.0.1:{port}"))
-            fd = s.fileno()
-            start = (f"import os; os.dup2({fd}, 3); os.set_inheritable(3, True); "
-                     "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1'); "
-                     f"os.execv({os.environ['KEEL']!r}, ['keel', 'route', {str(path)!r}])")
             waits = None
             for _ in range(2):
-                process = subprocess.Popen([sys.executable, "-c", start], pass_fds=[fd],
-                                           stderr=subprocess.DEVNULL)
+                process = start_activated(path, s.fileno(), subprocess.DEVNULL)
                 c = Client(port)
                 self.assertEqual(c.upgrade()[0], 101)
                 c.close()

@@ -99,6 +99,16 @@ class Proxy:
             assert code == 0, f"the proxy ended with {code}:\n{text}"
 
 
+def end_balanced(case, proxy):
+    """proxy ends with the test, once every placement was given back."""
+    def end():
+        with proxy:
+            case.assertTrue(wait_for(lambda: proxy.metric("placements") == 0),
+                            "placements were not given back:\n" + proxy.output())
+    case.addCleanup(end)
+    return proxy
+
+
 def start_voice(case, *words):
     """The example backend, which counts its sessions with libevenkeel; its port."""
     path = pathlib.Path(os.environ["EK_BIN"]) / "bin" / "voice"
