@@ -33,10 +33,9 @@ EK_INLINE __m512 max_of_four(const __m512 x[GROUP])
     OF_FOUR(_mm512_max_ps, x);
 }
 
-/* Asks for columns of head h of rows row.., n or GROUP, into the second-level cache; the
- * size as in fetch_head. */
-static inline void fetch_rows(const struct block *b, const void *x, int64_t ld,
-                              int64_t row, int64_t n, int64_t h)
+/* Asks for columns of head h of rows row.., n or GROUP, into the second-level cache. */
+EK_INLINE void fetch_rows(const struct block *b, const void *x, int64_t ld, int64_t row,
+                          int64_t n, int64_t h)
 {
     const int64_t size = (int64_t)ek_dtype_block_bytes(b->dtype);
     const char *at = (const char *)x + (row * ld + h * b->D) * size;

@@ -88,10 +88,9 @@ static inline void end_stores(const struct block *b)
 }
 
 /* Asks for rows [i, i+n) of the sequence, below b->end, head h, into the second-level
- * cache. The size is asked of another file: gcc drops calls of a function that does
- * nothing but ask. */
-static inline void fetch_head(const struct block *b, const void *x, int64_t ld,
-                              int64_t row0, int64_t i, int64_t n, int64_t h)
+ * cache. Compiled in place: gcc drops calls of a function that does nothing but ask. */
+EK_INLINE void fetch_head(const struct block *b, const void *x, int64_t ld,
+                          int64_t row0, int64_t i, int64_t n, int64_t h)
 {
     const int64_t size = (int64_t)ek_dtype_block_bytes(b->dtype);
     const char *row = (const char *)x + ((row0 + i) * ld + h * b->D) * size;
@@ -101,8 +100,8 @@ static inline void fetch_head(const struct block *b, const void *x, int64_t ld,
             _mm_prefetch(row + at, _MM_HINT_T1);
 }
 
-static inline void fetch(const struct block *b, const void *x, int64_t ld, int64_t row0,
-                         int64_t i, int64_t n)
+EK_INLINE void fetch(const struct block *b, const void *x, int64_t ld, int64_t row0,
+                     int64_t i, int64_t n)
 {
     fetch_head(b, x, ld, row0, i, n, b->h);
 }
