@@ -132,16 +132,18 @@ def frame(payload):
 
 
 class Keel(Proxy):
-    """`keel route` with a configuration file, which may be written anew."""
+    """`keel route` with a configuration file, which may be written anew. program: what an
+    upgrade starts, if not the same."""
 
-    def __init__(self, text, *words, env=None):
+    def __init__(self, text, *words, env=None, program=None):
         self.folder = tempfile.TemporaryDirectory()
         self.path = pathlib.Path(self.folder.name, "route.yaml")
         self.write(text)
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [os.environ["KEEL"], "route", self.path, *words], stdout=subprocess.PIPE,
-            stderr=self.log, text=True, env={**os.environ, **(env or {})})
+            [program or os.environ["KEEL"], "route", self.path, *words],
+            executable=os.environ["KEEL"], stdout=subprocess.PIPE, stderr=self.log,
+            text=True, env={**os.environ, **(env or {})})
         if not wait_for(lambda: self.records("ready") or self.process.poll() is not None,
                         60) or not self.records("ready"):
             raise RuntimeError("the proxy did not start:\n" + self.output())

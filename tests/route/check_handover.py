@@ -1,0 +1,100 @@
+"""What a proxy does while another program takes over (SIGUSR2): connections that end at
+the worst moment."""
+import contextlib
+import fcntl
+import os
+import pathlib
+import signal
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+from proxykit import Backend, Keel, echo_tunnel, wait_for  # noqa: E402
+
+
+def config(backend, more="", listen="127.0.0.1:0"):
+    return (f"admin: 127.0.0.1:0\nhealth_interval: 100ms\n{more}\n"
+            f"listeners:\n  - listen: {listen}\n"
+            f"backends:\n  - {{name: a, address: '127.0.0.1:{backend.port}'}}\n")
+
+
+@contextlib.contextmanager
+def held_back(path):
+    """Whoever opens the file waits, as its lease is asked back, until the end; is_met()
+    says that one does."""
+    met = []
+    before = signal.signal(signal.SIGIO, lambda *_: met.append(1))
+    file = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        yield lambda: bool(met)
+    finally:
+        os.close(file)  # and with it goes the lease
+        signal.signal(signal.SIGIO, before)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        self.backend = Backend(echo_tunnel)
+        self.addCleanup(self.backend.close)
+
+    def keel(self, text, **kw):
+        """Its end is the test's matter; what took over ends with the test."""
+        k = Keel(text, **kw)
+
+        def end():
+            for r in k.records("upgraded"):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(r["pid"]), signal.SIGKILL)
+            k.process.kill()
+            k.process.wait()
+            k.process.stdout.close()
+            k.log.close()
+            k.folder.cleanup()
+        self.addCleanup(end)
+        return k
+
+    def open(self, k):
+        c = k.connect()
+        self.addCleanup(c.close)
+        self.assertEqual(c.upgrade()[0], 101)
+        return c
+
+    def echo(self, c, text=b"still here"):
+        c.send(text)
+        self.assertEqual(c.exactly(len(text)), text)
+
+    def ended(self, k):
+        self.assertEqual(k.process.wait(timeout=60), 0, k.output())
+
+
+class Descriptors(Case):
+    def test_a_connection_that_ends_while_the_program_starts_is_watched_no_more(self):
+        """Until it is executed, the child has every descriptor: a socket that is closed in
+        that moment lives on, and so would its events."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        program = pathlib.Path(folder.name, "keel")
+        program.write_text(f"#!/bin/sh\nexec '{os.environ['KEEL']}' \"$@\"\n")
+        program.chmod(0o755)
+        k = self.keel(config(self.backend), program=str(program))
+        clients = [self.open(k) for _ in range(3)]
+        with held_back(program) as is_met:
+            k.process.send_signal(signal.SIGUSR2)
+            self.assertTrue(wait_for(is_met, 30), k.output())
+            for c in clients:
+                c.close()  # readable in what watches it, for as long as the child waits
+            self.assertTrue(wait_for(lambda: len(k.records("session_end")) == 3),
+                            k.output())
+            for _ in range(3):
+                c = self.open(k)  # turns of the same loop
+                self.echo(c)
+                c.close()
+            self.assertEqual(k.records("upgrading"), [], "the child did not wait")
+        self.assertTrue(wait_for(lambda: k.records("upgraded"), 60), k.output())
+        self.ended(k)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
