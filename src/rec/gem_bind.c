@@ -20,7 +20,7 @@ static void count(struct ek_rec *m, struct ek_gem *e)
     e->n_features = EK_GEM_SLOTS;
     for (int i = 0; i < m->shape.n_columns; i++) {
         e->n_features += m->shape.columns[i].is_user;
-        e->numbers[i] = -1;
+        e->numbers[i] = e->rows[i] = -1;
     }
     e->n_summary = m->c.seeds + 1;
     e->n_keys = m->c.ffn;
@@ -55,9 +55,13 @@ static size_t lay_out(const struct ek_rec *m, struct ek_gem *e, char *at)
     e->zeros = next(&c, n, sizeof *e->zeros);
     e->chunk_of_row = next(&c, T, sizeof *e->chunk_of_row);
     e->gap_of_row = next(&c, m->c.has_times ? T : 0, sizeof *e->gap_of_row);
-    for (int i = 0; i < m->shape.n_columns; i++)
-        if (m->shape.columns[i].levels == 0)
-            e->number[i] = next(&c, m->shape.columns[i].is_user ? B : T, sizeof(float));
+    for (int i = 0; i < m->shape.n_columns; i++) {
+        const struct ek_rec_column *x = &m->shape.columns[i];
+        if (x->levels == 0)
+            e->number[i] = next(&c, x->is_user ? B : T, sizeof *e->number[i]);
+        else if (ek_gem_rows(&m->c, x->levels) < x->levels)
+            e->row[i] = next(&c, x->is_user ? B : T, sizeof *e->row[i]);
+    }
     return c.bytes;
 }
 
@@ -126,6 +130,22 @@ static void write_numbers(const struct ek_rec *m, const struct ek_rec_batch *b)
     }
 }
 
+/* Levels of categories that share rows; one that is absent stays so. */
+static void write_hashes(const struct ek_rec *m, const struct ek_rec_batch *b)
+{
+    struct ek_gem *e = ek_gem_of(m);
+    for (int i = 0; i < EK_REC_COLUMNS_MAX; i++) {
+        if (!e->row[i] || e->rows[i] < 0)
+            continue;
+        const int32_t *levels = b->columns[i].levels;
+        const int32_t rows = ek_gem_rows(&m->c, m->columns[i].levels);
+        int64_t n = m->columns[i].is_user ? b->B : b->T;
+        for (int64_t j = 0; j < n; j++)
+            e->row[i][j] = levels[j] < 0 ? -1 : ek_gem_row(levels[j], i, rows);
+        ek_graph_bind(m->g, e->rows[i], e->row[i]);
+    }
+}
+
 static int set_axes(const struct ek_rec *m, int64_t n)
 {
     const struct ek_gem *e = ek_gem_of(m);
@@ -166,5 +186,6 @@ int ek_gem_bind(struct ek_rec *m, const struct ek_rec_batch *b)
     if (m->c.has_times)
         write_gaps(m, b);
     write_numbers(m, b);
+    write_hashes(m, b);
     return 0;
 }

@@ -12,9 +12,37 @@
 /* --- columns of the log ----------------------------------------------------------- */
 
 /* By what it stands behind, no name of a column is that of another parameter. */
-static void column_name(char *to, size_t cap, const struct ek_rec_column *c)
+static void column_name(char *to, size_t cap, const char *what,
+                        const struct ek_rec_column *c)
 {
-    (void)snprintf(to, cap, "column.%.*s", EK_GEM_NAME, c->name);
+    (void)snprintf(to, cap, "%s.%.*s", what, EK_GEM_NAME, c->name);
+}
+
+/* An input that bind makes of column i, "asinh(age)". */
+static int derived_input(struct ek_rec *m, int i, const char *how, enum ek_dtype type)
+{
+    const struct ek_rec_column *c = &m->shape.columns[i];
+    char name[EK_GEM_NAME + 8];
+    (void)snprintf(name, sizeof name, "%s(%.*s)", how, EK_GEM_NAME, c->name);
+    return ek_graph_input(m->g, name, c->is_user ? m->users : m->tokens, 1, type);
+}
+
+/* A category's levels looked up in a table of its own; one of another width is brought
+ * to dim by a matrix. */
+static int embed_category(struct ek_rec *m, int i, int v, float scale)
+{
+    const struct ek_rec_column *c = &m->shape.columns[i];
+    const int32_t rows = ek_gem_rows(&m->c, c->levels);
+    char name[EK_GEM_NAME + 8];
+    if (rows < c->levels)
+        v = ek_gem_of(m)->rows[i] = derived_input(m, i, "hash", EK_DTYPE_I32);
+    column_name(name, sizeof name, "column", c);
+    int y = ek_lookup(m->g, ek_rec_table(m, name, rows, m->c.column_dim, scale), v, 1);
+    if (m->c.column_dim == m->c.dim)
+        return y;
+    column_name(name, sizeof name, "up", c);
+    int up = ek_rec_param(m, name, m->c.column_dim, m->c.dim, EK_INIT_XAVIER_NORMAL, 1);
+    return ek_linear(m->g, y, up, -1, EK_ACT_NONE);
 }
 
 /* Embedding of column i: levels looked up; of a number, its asinh times a vector. */
@@ -24,18 +52,12 @@ static int embed_column(struct ek_rec *m, int i)
     const float scale = c->is_user ? 0.5f : SMALL;
     char name[EK_GEM_NAME + 8];
     int v = ek_rec_column_input(m, i);
-    column_name(name, sizeof name, c);
     if (c->levels > 0)
-        return ek_lookup(
-            m->g, ek_rec_param(m, name, c->levels, m->c.dim, EK_INIT_NORMAL, scale), v,
-            1.0f);
-    struct ek_gem *e = ek_gem_of(m);
-    char squashed[64];
-    (void)snprintf(squashed, sizeof squashed, "asinh(%.*s)", EK_GEM_NAME, c->name);
-    e->numbers[i] = ek_graph_input(m->g, squashed, c->is_user ? m->users : m->tokens, 1,
-                                   EK_DTYPE_F32);
+        return embed_category(m, i, v, scale);
+    v = ek_gem_of(m)->numbers[i] = derived_input(m, i, "asinh", EK_DTYPE_F32);
+    column_name(name, sizeof name, "column", c);
     int w = ek_rec_param(m, name, 1, m->c.dim, EK_INIT_NORMAL, scale);
-    return ek_linear(m->g, e->numbers[i], w, -1, EK_ACT_NONE);
+    return ek_linear(m->g, v, w, -1, EK_ACT_NONE);
 }
 
 int ek_gem_events(struct ek_rec *m, int x)

@@ -39,15 +39,34 @@ struct ek_gem {
     int zero;            /* (chunks) 0: rows of what is learned for all */
     int gap;             /* (T) with times: bucket of the time since the event before */
     int numbers[EK_REC_COLUMNS_MAX]; /* asinh of a numeric column; -1 */
+    int rows[EK_REC_COLUMNS_MAX];    /* hashed levels of a category; -1 */
     /* Their memory, behind this struct. */
     int64_t *chunk_offset, *key_offset, *sequence_chunk;
     int32_t *before_chunk, *latest_row, *chunk_user, *chunk_of_row, *zeros, *gap_of_row;
-    float *number[EK_REC_COLUMNS_MAX]; /* (T) or (B) */
+    float *number[EK_REC_COLUMNS_MAX]; /* (T) or (B), with the next */
+    int32_t *row[EK_REC_COLUMNS_MAX];
 };
 
 static inline struct ek_gem *ek_gem_of(const struct ek_rec *m)
 {
     return m->own;
+}
+
+/* Rows of the table of a category with so many levels; fewer than levels: hashed. */
+static inline int32_t ek_gem_rows(const struct ek_rec_config *c, int32_t levels)
+{
+    return c->column_rows && c->column_rows < levels ? (int32_t)c->column_rows : levels;
+}
+
+/* The row of a level of column i among so many: the last steps of splitmix64, so that
+ * levels which share a row in one column do not in another. */
+static inline int32_t ek_gem_row(int32_t level, int i, int32_t rows)
+{
+    uint64_t x = ((uint64_t)i << 32 | (uint32_t)level) + 0x9e3779b97f4a7c15u;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    x ^= x >> 31;
+    return (int32_t)((x >> 32) * (uint64_t)rows >> 32);
 }
 
 /* --- gem_features.c --------------------------------------------------------------- */

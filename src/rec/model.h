@@ -45,15 +45,19 @@ struct ek_rec_config {
     int64_t negatives; /* sampled: shared by the batch */
     double temperature;
     bool is_cosine;
-    bool has_times;         /* hstu: bias by buckets of time */
-    bool has_row_optimizer; /* items are a table (row-wise adagrad), else dense */
+    bool has_times; /* hstu: bias by buckets of time */
+    /* Items, and categories of the log, are tables (row-wise adagrad), else dense. */
+    bool has_row_optimizer;
     /* gem */
     bool alternates; /* every other block skips self-attention, the others do only it */
     int experts;
-    int64_t seeds;  /* pooled rows of a sequence */
-    int64_t rank;   /* of the factorisation machine */
-    int64_t window; /* of self-attention; 0: blocks of 64 */
-    int64_t chunk;  /* rows whose summary of the past is one; 0: 16 */
+    int64_t seeds;      /* pooled rows of a sequence */
+    int64_t rank;       /* of the factorisation machine */
+    int64_t window;     /* of self-attention; 0: blocks of 64 */
+    int64_t chunk;      /* rows whose summary of the past is one; 0: 16 */
+    int64_t column_dim; /* columns of a category's table; 0: dim */
+    /* Its rows, at most: more levels share them by a hash; 0: a row each. */
+    int64_t column_rows;
     /* every model */
     double click_weight; /* of the click head's loss; 0: no such head */
 };

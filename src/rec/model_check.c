@@ -67,6 +67,8 @@ int ek_rec_check(struct ek_rec_config *c, const struct ek_rec_shape *s,
         {"sequences of a batch", s->max_sequences, 1, INT32_MAX - 1},
         {"rows of a batch", s->max_rows, 1, EK_JAGGED_ROWS_MAX},
         {"columns", s->n_columns, 0, EK_REC_COLUMNS_MAX},
+        {"column_dim", c->column_dim, 0, EK_ROW_COLS},
+        {"column_rows", c->column_rows, 0, INT32_MAX - 1},
     };
     int rc = check_rules(rules, sizeof rules / sizeof rules[0], err);
     if (rc)
@@ -74,6 +76,7 @@ int ek_rec_check(struct ek_rec_config *c, const struct ek_rec_shape *s,
     if ((rc = check_shares(c, err)))
         return rc;
     c->ffn = c->ffn ? c->ffn : c->dim;
+    c->column_dim = c->column_dim ? c->column_dim : c->dim;
     c->dim_qk = c->dim_qk ? c->dim_qk : c->dim / c->heads;
     c->dim_v = c->dim_v ? c->dim_v : c->dim / c->heads;
     return check_heads(c, err);

@@ -67,6 +67,11 @@ void ek_rec_part(struct ek_rec *m, const char *region, int index); /* index -1: 
 int ek_rec_param(struct ek_rec *m, const char *name, int64_t rows, int64_t cols,
                  enum ek_init_kind init, float scale);
 
+/* The same for rows that are looked up, normal: a table where the optimizer is by
+ * rows. */
+int ek_rec_table(struct ek_rec *m, const char *name, int64_t rows, int64_t cols,
+                 float scale);
+
 /* (1, cols) "<name>.bias", uniform within scale, or 0; decay leaves it alone. */
 int ek_rec_bias(struct ek_rec *m, const char *name, int64_t cols, float scale);
 

@@ -29,6 +29,17 @@ int ek_rec_param(struct ek_rec *m, const char *name, int64_t rows, int64_t cols,
                      .rows = rows, .cols = cols, .init = init, .scale = scale});
 }
 
+int ek_rec_table(struct ek_rec *m, const char *name, int64_t rows, int64_t cols,
+                 float scale)
+{
+    return param(m, name,
+                 (struct ek_param_spec){.rows = rows,
+                                        .cols = cols,
+                                        .init = EK_INIT_NORMAL,
+                                        .scale = scale,
+                                        .is_table = m->c.has_row_optimizer});
+}
+
 /* "<name>.<what>" (1, cols): a bias or a gain, which decay leaves alone. */
 static int vector(struct ek_rec *m, const char *name, const char *what,
                   struct ek_param_spec spec)

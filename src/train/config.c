@@ -174,6 +174,8 @@ void ek_train_rec_config(struct ek_rec_config *out, const struct ek_train_config
         .experts = (int)c->model.experts,
         .window = c->model.window,
         .chunk = c->model.chunk,
+        .column_dim = c->model.column_dim,
+        .column_rows = c->model.column_rows,
         .alternates = c->model.alternates,
         .click_weight = c->model.click_weight,
     };

@@ -63,7 +63,7 @@ struct ek_train_config {
         int64_t negatives;
         int similarity; /* 0 dot, 1 cosine */
         double temperature;
-        int64_t seeds, rank, experts, window, chunk; /* gem */
+        int64_t seeds, rank, experts, window, chunk, column_dim, column_rows; /* gem */
         bool alternates;
         double click_weight; /* of every kind */
     } model;

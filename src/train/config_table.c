@@ -106,6 +106,12 @@ const struct ek_opt ek_train_keys[] = {
         "gem: of self-attention; 0: blocks of 64"),
     INT("model.chunk", model.chunk, "0", 0, 65536,
         "gem: events whose summary of the past is one; 0: 16"),
+    INT("model.column_dim", model.column_dim, "0", 0, 4096,
+        "gem: columns of a category's table; 0: model.dim"),
+    INT("model.column_rows", model.column_rows, "0", 0, 0x7ffffffe,
+        "gem: rows of a category's table, at most; more levels share them by a hash; "
+        "0: "
+        "a row each"),
     BOOL("model.alternates", model.alternates, "false",
          "gem: every other block skips self-attention, the others do only it"),
     REAL("model.click_weight", model.click_weight, "0", 0, 1e4,
@@ -142,7 +148,8 @@ const struct ek_opt ek_train_keys[] = {
         "train.dtype", train.dtype, "f32", "f32|bf16",
         "what matmuls and attention round their inputs to; sums and weights are f32"),
     CHOICE("train.items", train.items, "adamw", "adamw|rowwise_adagrad",
-           "optimizer of the items: dense, or of the rows that a step touched"),
+           "optimizer of the items, and gem's categories: dense, or of the rows that a "
+           "step touched"),
     REAL("train.items_lr", train.items_lr, "0.01", 0, 1e3, "rate of rowwise_adagrad"),
     REAL("train.items_eps", train.items_eps, "1e-8", 1e-20, 1, "of rowwise_adagrad"),
     SIZE("train.max_bytes", train.max_bytes, "0",

@@ -5,7 +5,7 @@
 
 #include "base/arena.h"
 #include "kernel/jagged.h"
-#include "rec/model.h"
+#include "rec/gem_int.h"
 #include "testkit.h"
 
 #include <math.h>
@@ -131,11 +131,22 @@ static void add_column(struct ref *r, double *x, int i, int64_t row)
 {
     const struct ek_rec_column *c = &r->s->columns[i];
     const struct ek_param *w = ref_param(r, "column.", c->name);
-    for (int64_t k = 0; k < r->d; k++)
-        if (c->levels > 0)
-            x[k] += (double)w->value[r->b->columns[i].levels[row] * r->d + k];
-        else
+    if (c->levels == 0) {
+        for (int64_t k = 0; k < r->d; k++)
             x[k] += asinh((double)r->b->columns[i].numbers[row]) * (double)w->value[k];
+        return;
+    }
+    int32_t level = r->b->columns[i].levels[row];
+    if (c->levels > w->rows)
+        level = ek_gem_row(level, i, (int32_t)w->rows);
+    const float *from = w->value + level * w->cols;
+    const struct ek_param *up = w->cols < r->d ? ref_param(r, "up.", c->name) : NULL;
+    for (int64_t k = 0; k < r->d; k++)
+        for (int64_t j = 0; j < w->cols; j++)
+            if (up)
+                x[k] += (double)from[j] * (double)up->value[j * r->d + k];
+            else
+                x[k] += j == k ? (double)from[j] : 0;
 }
 
 static double *ref_events(struct ref *r)

@@ -42,8 +42,9 @@ struct gemkit {
     int64_t times[MAX_T], next_times[MAX_T];
 };
 
-/* 0 blocks of 64, 1 a window and times, 2 alternating blocks with one expert. */
-#define GK_VARIANTS 3
+/* 0 blocks of 64, 1 a window and times, 2 alternating blocks with one expert, 3 tables
+ * of categories with a width of their own, one of them hashed. */
+#define GK_VARIANTS 4
 static inline struct ek_rec_config gk_config(int variant)
 {
     return (struct ek_rec_config){.kind = EK_REC_GEM,
@@ -61,6 +62,8 @@ static inline struct ek_rec_config gk_config(int variant)
                                   .experts = variant == 2 ? 1 : 2,
                                   .window = variant == 1 ? 6 : 0,
                                   .chunk = 4,
+                                  .column_dim = variant == 3 ? 3 : 0,
+                                  .column_rows = variant == 3 ? 4 : 0,
                                   .alternates = variant == 2,
                                   .click_weight = 0.7};
 }

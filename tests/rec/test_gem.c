@@ -35,6 +35,53 @@ static void it_is_what_its_formulas_say(void **state)
     }
 }
 
+/* Levels over all rows, none left out; other columns, other rows. */
+static void a_hash_spreads_levels_over_all_rows(void **state)
+{
+    (void)state;
+    int count[2][50] = {{0}}, same = 0;
+    for (int32_t level = 0; level < 5000; level++) {
+        int32_t a = ek_gem_row(level, 0, 50), b = ek_gem_row(level, 1, 50);
+        assert_in_range(a, 0, 49);
+        assert_in_range(b, 0, 49);
+        count[0][a]++;
+        count[1][b]++;
+        same += a == b;
+    }
+    for (int i = 0; i < 50; i++) { /* of 100 on average: five deviations */
+        assert_in_range(count[0][i], 50, 150);
+        assert_in_range(count[1][i], 50, 150);
+    }
+    assert_in_range(same, 50, 150);
+}
+
+/* Five levels in four rows of three columns, three levels in three. */
+static void categories_have_tables_of_their_own_size(void **state)
+{
+    (void)state;
+    struct gemkit k;
+    struct ek_rec_config c = gk_config(3);
+    c.has_row_optimizer = true;
+    gk_open(&k, &c, 1, GK_TRAINS);
+    static const struct {
+        const char *name;
+        int64_t rows, cols;
+    } tables[] = {{"items", N_ITEMS, 8},
+                  {"user.column.segment", 4, 3},
+                  {"event.column.device", 3, 3}};
+    int n_tables = 0;
+    for (int i = 0; i < ek_params_count(k.params); i++)
+        n_tables += ek_params_get(k.params, i)->is_table;
+    assert_int_equal(n_tables, COUNT(tables));
+    for (size_t i = 0; i < COUNT(tables); i++) {
+        const struct ek_param *p =
+            ek_params_get(k.params, ek_params_find(k.params, tables[i].name));
+        assert_true(p->is_table && p->rows == tables[i].rows &&
+                    p->cols == tables[i].cols);
+    }
+    gk_close(&k);
+}
+
 /* --- causality ------------------------------------------------------------------------ */
 
 struct results {
@@ -409,6 +456,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_what_its_formulas_say),
+        cmocka_unit_test(a_hash_spreads_levels_over_all_rows),
+        cmocka_unit_test(categories_have_tables_of_their_own_size),
         cmocka_unit_test(a_later_event_changes_no_earlier_row),
         cmocka_unit_test(the_first_event_is_seen_by_the_last_position),
         cmocka_unit_test(a_sequence_has_the_same_bits_alone_and_in_a_batch),

@@ -156,7 +156,8 @@ static void parts_are_given_what_the_keys_say(void **state)
     struct ek_events_options events;
     read_text(&r, "data: {path: a, format: tsv, user: u, unit: ms, numeric: [p]}\n"
                   "model: {kind: gem, dim: 48, heads: 4, loss: full, similarity: "
-                  "cosine, temperature: .05, experts: 3}\n"
+                  "cosine, temperature: .05, experts: 3, column_dim: 8, column_rows: "
+                  "90}\n"
                   "train: {batch: 32, micro_batches: 4, items: rowwise_adagrad}\n"
                   "run: {seed: 9}");
     assert_int_equal(r.rc, 0);
@@ -168,6 +169,8 @@ static void parts_are_given_what_the_keys_say(void **state)
     assert_int_equal(rec.loss, EK_REC_FULL);
     assert_true(rec.is_cosine && rec.has_row_optimizer);
     assert_int_equal(rec.experts, 3);
+    assert_int_equal(rec.column_dim, 8);
+    assert_int_equal(rec.column_rows, 90);
     assert_int_equal(loader.n_micro, 4);
     assert_int_equal(loader.seed, 9);
     assert_int_equal(events.format, EK_EVENTS_TSV);

@@ -13,6 +13,8 @@ static const char *const runs[] = {
     "eval: {every: 7, unit: steps}\n",
     "model: {kind: gem, similarity: cosine, temperature: 0.1}\ntrain: {max_tokens: 90, "
     "max_steps: 20, ahead: 3, schedule: cosine}\neval.every: 0\n",
+    "model: {kind: gem, column_rows: 3, column_dim: 5}\ntrain: {batch: 16, "
+    "max_steps: 20, items: rowwise_adagrad}\n",
 };
 
 static void a_resumed_run_ends_with_the_same_bytes(void **state)
