@@ -224,16 +224,21 @@ void ek_choice_take(struct ek_choice *c, struct ek_engine *e, int32_t id,
         ek_choice_end(c, e, EK_FINISH_LENGTH, NULL);
 }
 
-/* How many of the delta's tokens may be shown: those that begin in released text. At an
- * end by stop string the others are dropped with the text they stand for. */
+/* How many of the delta's tokens may be shown: those that begin in released text. A
+ * token at its end has no text yet: it may be the beginning of a character, and the
+ * character a stop string's. At an end by stop string the others are dropped with the
+ * text they stand for. So what is shown hangs on the tokens, never on when the reader
+ * came. */
 static int32_t n_decided(const struct ek_choice *c, const struct ek_delta *d)
 {
-    if (c->n_released == c->n_text)
+    bool is_over = c->finish != EK_FINISH_NONE;
+    if (is_over && c->n_released == c->n_text)
         return d->n_tokens;
     int32_t n = 0;
     while (n < d->n_tokens && d->tokens[n].start < c->n_released)
         n++;
-    bool is_full = d->n_tokens == EK_DELTA_TOKENS_MAX && c->finish == EK_FINISH_NONE;
+    /* Nothing but tokens without text: the next one needs their room. */
+    bool is_full = n == 0 && d->n_tokens == EK_DELTA_TOKENS_MAX && !is_over;
     return is_full ? d->n_tokens : n;
 }
 

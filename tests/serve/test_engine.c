@@ -129,6 +129,47 @@ static void characters_of_many_tokens_are_never_split(void **state)
     kit_close(&k);
 }
 
+/* The script's answer with the stop string, to a reader that is there or comes late. */
+static struct ek_request *stopped(struct kit *k, const char *stop, bool is_late)
+{
+    struct ek_request *r = kit_request("hi", 100, 1);
+    kit_stop(r, stop);
+    r->wants_logprobs = true;
+    kit_submit(k, r);
+    k->holds_deltas = is_late;
+    kit_run(k);
+    kit_release_deltas(k);
+    kit_run(k);
+    return r;
+}
+
+static void which_tokens_are_listed_does_not_hang_on_the_reader(void **state)
+{
+    (void)state;
+    /* The stop string is a character of two tokens, one of three of which the answer
+     * has another at first, and what bytes that are none become. */
+    static const char *const cases[][3] = {
+        {"ab\xc3\xa9z", "\xc3\xa9", "ab"},
+        {"a\xe2\x82\xac\xe2\x82\xadz", "\xe2\x82\xad", "a\xe2\x82\xac"},
+        {"ab\xccz", "\xef\xbf\xbd", "ab"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct kit k;
+        setup(&k, cases[i][0], 2);
+        struct ek_request *quick = stopped(&k, cases[i][1], false);
+        struct ek_request *late = stopped(&k, cases[i][1], true);
+        const char *text = cases[i][2];
+        assert_string_equal(kit_answer(quick, 0)->text.data, text);
+        assert_int_equal(kit_answer(quick, 0)->stop_string, 0);
+        assert_int_equal(kit_answer(quick, 0)->n_ids, strlen(text));
+        assert_true(kit_answer(late, 0)->n_deltas < kit_answer(quick, 0)->n_deltas);
+        kit_assert_same(kit_answer(late, 0), kit_answer(quick, 0));
+        kit_free(quick);
+        kit_free(late);
+        kit_close(&k);
+    }
+}
+
 static void stop_ids_and_min_tokens_and_answers_without_end(void **state)
 {
     (void)state;
@@ -380,6 +421,7 @@ int main(void)
         cmocka_unit_test(a_kept_stop_string_stays_in_the_text),
         cmocka_unit_test(half_a_stop_string_comes_out_when_the_answer_ends),
         cmocka_unit_test(characters_of_many_tokens_are_never_split),
+        cmocka_unit_test(which_tokens_are_listed_does_not_hang_on_the_reader),
         cmocka_unit_test(stop_ids_and_min_tokens_and_answers_without_end),
         cmocka_unit_test(choices_of_one_request_differ_and_repeat),
         cmocka_unit_test(tokens_drawn_by_the_team_are_those_drawn_alone),
