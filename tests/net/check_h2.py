@@ -24,6 +24,7 @@ except ImportError:
     keelkit.skip("the Python package h2 is not installed")
 
 PROBE = os.path.join(os.environ.get("EK_BIN", ""), "tests", "probe_h2")
+PATIENCE_S = keelkit.PATIENCE_S
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 NO_ERROR, PROTOCOL, FLOW, REFUSED, CALM = 0, 1, 3, 7, 11
 
@@ -51,7 +52,7 @@ class Probe:
     def close(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        code = self.process.wait(10)
+        code = self.process.wait(PATIENCE_S)
         text = os.pread(self.log.fileno(), 1 << 20, 0).decode()
         self.log.close()
         if code:
@@ -74,7 +75,7 @@ class Client:
     ended, reset."""
 
     def __init__(self, port, context=None, window=65535, validate=True):
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         if context:
             self.sock = context.wrap_socket(self.sock, server_hostname="localhost")
         self.conn = h2.connection.H2Connection(h2.config.H2Configuration(
@@ -148,7 +149,7 @@ class Client:
                 self.acks += 1
         self.flush()
 
-    def until(self, what, seconds=10):
+    def until(self, what, seconds=PATIENCE_S):
         end = time.monotonic() + seconds
         while not what() and not self.ended:
             if time.monotonic() > end:
@@ -168,7 +169,7 @@ class Raw:
     """Frames by hand."""
 
     def __init__(self, port, begin=PREFACE + SETTINGS):
-        self.sock = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.sock = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
         self.data = b""
         self.send(begin)
 
@@ -329,17 +330,17 @@ class Plain(Base):
             got = subprocess.run(
                 [keelkit.need_program("curl"), "-s", "--http2-prior-knowledge", "-w",
                  "%{http_version} %{size_download}", "-o", "/dev/null",
-                 self.probe.url + path], capture_output=True, text=True, timeout=60)
+                 self.probe.url + path], capture_output=True, text=True, timeout=PATIENCE_S)
             self.assertEqual(got.stdout, f"2 {size}")
         got = subprocess.run([keelkit.need_program("nghttp"), "-nv",
                               self.probe.url + "/trailers"],
-                             capture_output=True, text=True, timeout=60)
+                             capture_output=True, text=True, timeout=PATIENCE_S)
         self.assertIn("grpc-status: 0", got.stdout)
 
     def test_h2load_gets_every_answer(self):
         got = subprocess.run([keelkit.need_program("h2load"), "-n5000", "-c4", "-m40",
                               self.probe.url + "/"], capture_output=True, text=True,
-                             timeout=60)
+                             timeout=PATIENCE_S)
         self.assertIn("5000 succeeded, 0 failed", got.stdout)
 
     def test_hundreds_of_open_streams_take_little_memory(self):
@@ -538,7 +539,8 @@ class Limits(Base):
 
 
 class Time(Base):
-    args = ("stall=300", "idle=300", "handshake=300", "ping=200")
+    # Each long enough for a slow client, as this one may be, to say what it wants to.
+    args = ("stall=2000", "idle=2000", "handshake=2000", "ping=2000")
 
     def test_silence_instead_of_settings(self):
         self.assertIsNotNone(Raw(self.probe.port, b"").goaway())
@@ -547,7 +549,7 @@ class Time(Base):
     def test_an_idle_connection_is_closed_with_no_error(self):
         c = Client(self.probe.port)
         c.wait(c.request("/"))
-        c.until(lambda: c.goaway, 5)
+        c.until(lambda: c.goaway)
         self.assertEqual(c.goaway.error_code, NO_ERROR)
         c.close()
 
@@ -556,7 +558,7 @@ class Time(Base):
         r = Raw(self.probe.port, PREFACE + frame(4, 0, 0, b"\0\4\0\0\0\0"))
         r.send(frame(1, 5, 1, b"\x82\x86\x04\x04/big\x01\x01a"))
         for _ in range(4):
-            time.sleep(0.1)
+            time.sleep(0.3)
             r.send(frame(6, 0, 0, b"12345678"))
         self.assertEqual(r.goaway(), CALM)
         self.assertEqual(self.probe.counts()["stalls"], before + 1)
@@ -569,7 +571,7 @@ class Time(Base):
         self.assertEqual(self.probe.counts()["ping_timeouts"], before + 1)
         c = Client(self.probe.port)
         c.request("/hold", end=False, method="POST")
-        end = time.monotonic() + 1
+        end = time.monotonic() + 7
         c.sock.settimeout(0.1)
         while time.monotonic() < end:
             try:
@@ -581,7 +583,7 @@ class Time(Base):
 
 
 class LateHead(Base):
-    args = ("head=300",)
+    args = ("head=1000",)
 
     def test_a_head_that_is_not_whole_in_time_ends_its_connection(self):
         for begun in (frame(1, 1, 1, GET),                     # without END_HEADERS
@@ -597,14 +599,10 @@ class LateHead(Base):
 
     def test_a_head_that_trickles_has_no_more_time(self):
         r = Raw(self.probe.port)
-        begun = time.monotonic()
-        try:
+        with self.assertRaises(OSError):  # long before it was whole
             for byte in frame(1, 5, 1, GET + b"\x00\x01x\x50" + b"y" * 80):
                 r.sock.sendall(bytes([byte]))
                 time.sleep(0.1)
-        except OSError:
-            pass
-        self.assertLess(time.monotonic() - begun, 9)
         self.assertEqual(r.goaway(), CALM)
 
     def test_silence_behind_whole_heads_good_or_bad_ends_nothing(self):
@@ -613,7 +611,7 @@ class LateHead(Base):
                      frame(1, 4, 1, HOLD) + frame(1, 5, 1, b"\x82")):
             r = Raw(self.probe.port)
             r.send(frame(4, 1) + done)
-            time.sleep(0.8)
+            time.sleep(2.5)
             r.send(frame(6, 0, 0, b"12345678"))
             got = r.frames(lambda f: f[0] == 6 or f[0] == 7)
             self.assertEqual(got[-1][:2], (6, 1), done)

@@ -12,6 +12,7 @@ import unittest
 
 import keelkit
 
+PATIENCE_S = keelkit.PATIENCE_S
 PROBE = os.path.join(os.environ.get("EK_BIN", ""), "tests", "probe_http")
 
 
@@ -24,10 +25,10 @@ class Probe:
     def close(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        if self.process.wait(10):
+        if self.process.wait(PATIENCE_S):
             raise AssertionError(f"the server ended with {self.process.returncode}")
 
-    def raw(self, data, timeout=5):
+    def raw(self, data, timeout=PATIENCE_S):
         """What the server says to `data`, until it closes or nothing comes."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as s:
             s.sendall(data)
@@ -50,7 +51,7 @@ class Plain(unittest.TestCase):
         cls.probe.close()
 
     def connect(self):
-        return http.client.HTTPConnection("127.0.0.1", self.probe.port, timeout=10)
+        return http.client.HTTPConnection("127.0.0.1", self.probe.port, timeout=PATIENCE_S)
 
     def test_one_connection_serves_many_requests(self):
         c = self.connect()
@@ -116,7 +117,7 @@ class Plain(unittest.TestCase):
             held.append(c)
         for c in held:
             c.close()
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + PATIENCE_S
         while aborted() < before + 20 and time.monotonic() < deadline:
             time.sleep(0.01)
         self.assertEqual(aborted(), before + 20)
@@ -174,7 +175,7 @@ class Tls(unittest.TestCase):
 
     def connect(self, context=None):
         context = context or ssl.create_default_context(cafile=self.cert)
-        return http.client.HTTPSConnection("localhost", self.probe.port, timeout=10,
+        return http.client.HTTPSConnection("localhost", self.probe.port, timeout=PATIENCE_S,
                                            context=context)
 
     def test_python_verifies_the_certificate_and_is_answered(self):

@@ -488,7 +488,7 @@ class Rules:
         for begin in (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\rX" + frame(SETTINGS),
                       PREFACE + frame(PING, 0, 0, bytes(8)), PREFACE + b"GET / HTTP/1.1\r\n\r\n"):
             row = Talk(self.target, begin=begin)
-            row.sock.settimeout(20)
+            row.sock.settimeout(keelkit.PATIENCE_S)
             self.assertNotIn(PING, [f[0] for f in row.frames()])
             row.sock.close()
 

@@ -13,8 +13,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "net"))
-from proxykit import (Backend, Proxy, accept_websocket, echo_tunnel, need_probe,  # noqa: E402
-                      wait_for)
+from proxykit import (PATIENCE_S, Backend, Proxy, accept_websocket,  # noqa: E402
+                      echo_tunnel, need_probe, wait_for)
 from check_h2 import Client as H2Client  # noqa: E402
 from check_h2 import frame  # noqa: E402
 
@@ -127,31 +127,31 @@ class Silence(Case):
     def test_a_silent_stream_of_grpc_stays_however_short_the_idle_timeout(self):
         streams = []
         backend = self.backend(h2_backend(lambda c, s: streams.append((c, s))))
-        proxy = self.proxy([backend], "h2=1", idle_timeout_us=200000,
-                           head_timeout_us=200000)
+        proxy = self.proxy([backend], "h2=1", idle_timeout_us=2000000,
+                           head_timeout_us=2000000)
         c = self.h2(proxy)
         stream = c.request("/t.T/Chat", method="POST", end=False,
                            headers=[("content-type", "application/grpc")])
         self.assertTrue(wait_for(lambda: streams))
-        time.sleep(1.2)
+        time.sleep(4)
         client, at = streams[0]
         client.send(frame(1, 4, at, b"\x88") + frame(0, 1, at, b"at last"))
         self.assertEqual(c.wait(stream)["data"], b"at last")
 
     def test_a_silent_websocket_of_http_2_stays(self):
-        proxy = self.proxy([self.backend(echo_tunnel)], idle_timeout_us=200000,
-                           head_timeout_us=200000)
+        proxy = self.proxy([self.backend(echo_tunnel)], idle_timeout_us=2000000,
+                           head_timeout_us=2000000)
         c = self.h2(proxy)
         stream = websocket(c)
         c.until(lambda: c.streams[stream]["head"])
-        time.sleep(1.2)
+        time.sleep(4)
         c.send(stream, b"still here", end=False)
         c.until(lambda: c.streams[stream]["data"] == b"still here")
 
     def test_backends_are_sent_no_pings(self):
         seen = []
         backend = self.backend(h2_backend(lambda c, s: None, seen=seen))
-        proxy = self.proxy([backend], "h2=1", idle_timeout_us=100000)
+        proxy = self.proxy([backend], "h2=1", idle_timeout_us=2000000)
         c = self.h2(proxy)
         for _ in range(20):
             c.request("/t.T/Chat", method="POST", end=False,
@@ -161,7 +161,7 @@ class Silence(Case):
             c.conn.ping(b"12345678")
             c.flush()
         c.until(lambda: c.acks == 10)
-        time.sleep(1)
+        time.sleep(4)
         self.assertNotIn(6, {kind for kind, _ in seen})
 
 
@@ -183,9 +183,13 @@ class Vanished(Case):
         """(pid in it, address of our end, name of our link), or a skip."""
         name = f"ekv{os.getpid() % 100000}"
         try:
-            holder = subprocess.Popen(["unshare", "-n", "sleep", "120"])
-            time.sleep(0.3)
+            holder = subprocess.Popen(["unshare", "-n", "sleep", "600"])
             self.addCleanup(lambda: (holder.kill(), holder.wait()))
+
+            def is_apart():
+                return holder.poll() is not None or os.readlink(
+                    f"/proc/{holder.pid}/ns/net") != os.readlink("/proc/self/ns/net")
+            wait_for(is_apart)
             self.ip("link", "add", name, "type", "veth", "peer", "name", "in0", "netns",
                     str(holder.pid))
             self.addCleanup(lambda: subprocess.run(["ip", "link", "del", name],
@@ -213,7 +217,7 @@ sys.stdin.read()
 
         def serve(client, backend):
             accept_websocket(client, backend)
-            client.sock.settimeout(60)
+            client.sock.settimeout(PATIENCE_S)
             try:
                 client.rest()
             finally:
@@ -234,8 +238,8 @@ sys.stdin.read()
         self.assertEqual(proxy.metric("placements"), 1)
         time.sleep(1.2)  # the probes are switched on after a second of life
         self.ip("link", "set", link, "down")
-        self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0, 40))
-        self.assertTrue(left.wait(20))
+        self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0))
+        self.assertTrue(left.wait(PATIENCE_S))
 
 
 class Heads(Case):

@@ -24,8 +24,8 @@ import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import (Backend, Client, Proxy, accept_websocket, answer,  # noqa: E402
-                      need_probe, wait_for)
+from proxykit import (PATIENCE_S, Backend, Client, Proxy, accept_websocket,  # noqa: E402
+                      answer, hold_port, need_probe, wait_for)
 
 SECONDS = float(os.environ.get("EK_CHAOS_SECONDS", "6"))
 
@@ -84,10 +84,10 @@ class Chaos(unittest.TestCase):
             self.addCleanup(backend.close)
         with Proxy([b.port for b in backends], "max=40", threads=2, logs_sessions=0,
                    queue_timeout_us=300000, health_interval_us=200000) as proxy:
-            until = time.monotonic() + SECONDS
+            is_over = threading.Event()
 
             def run():
-                while time.monotonic() < until:
+                while not is_over.is_set():
                     try:
                         client = proxy.connect()
                         client.sock.settimeout(3)
@@ -98,17 +98,23 @@ class Chaos(unittest.TestCase):
             threads = [threading.Thread(target=run) for _ in range(40)]
             for thread in threads:
                 thread.start()
+            time.sleep(SECONDS)
+
+            def calm():
+                """What a slow machine has not come to yet; in the end it was chaos indeed."""
+                return [name for name in ("websockets", "retries", "client_aborts",
+                                          "backend_aborts", "bad_requests")
+                        if not proxy.metric(name + "_total")]
+            wait_for(lambda: not calm())
+            is_over.set()
             for thread in threads:
                 thread.join()
+            self.assertEqual(calm(), [])
             for name in ("placements", "open_sessions", "open_connections",
                          "waiting_sessions"):
                 self.assertTrue(wait_for(lambda name=name: proxy.metric(name) == 0), name)
             self.assertTrue(all(b["open_sessions"] == 0
                                 for b in proxy.backends().values()))
-            # It was chaos indeed.
-            for name in ("websockets", "retries", "client_aborts", "backend_aborts",
-                         "bad_requests"):
-                self.assertGreater(proxy.metric(name + "_total"), 0, name)
 
 
 # Hosts ----------------------------------------------------------------------------------
@@ -154,15 +160,16 @@ def host(name, port):
 
 class Host:
     def __init__(self, name):
-        self.name, self.port, self.process = name, 0, None
+        self.name, self.process = name, None
+        self.held = hold_port("0.0.0.0")  # while the host is down nobody else gets its port
+        self.port = self.held.getsockname()[1]
         self.start()
 
     def start(self):
         self.process = subprocess.Popen(
             [sys.executable, __file__, "host", self.name, str(self.port)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        self.port = int(line) if line else self.port
+        self.process.stdout.readline()
 
     def kill(self):
         self.process.kill()
@@ -171,9 +178,15 @@ class Host:
         self.process.stdout.close()
 
 
+def is_over(until, counts):
+    """At its time, or as soon afterwards as a slow machine came to something."""
+    now = time.monotonic()
+    return now > until + PATIENCE_S or (now > until and len(counts) > 10)
+
+
 def talk(port, until, faults, counts):
     """Sessions one after another; who answers must stay the same in each."""
-    while time.monotonic() < until:
+    while not is_over(until, counts):
         client = None
         try:
             client = Client(port)
@@ -225,7 +238,7 @@ class Hosts(unittest.TestCase):
                        for _ in range(24)]
             for thread in threads:
                 thread.start()
-            while time.monotonic() < until:
+            while not is_over(until, counts):
                 victim = random.choice(hosts)
                 if random.random() < 0.4:
                     victim.kill()
@@ -242,10 +255,10 @@ class Hosts(unittest.TestCase):
             self.assertGreater(len(counts), 10)
             for name in ("placements", "open_sessions", "open_connections",
                          "waiting_sessions"):
-                self.assertTrue(wait_for(lambda name=name: proxy.metric(name) == 0, 30), name)
+                self.assertTrue(wait_for(lambda name=name: proxy.metric(name) == 0), name)
             # What is left are connections kept to backends, and checks on their way.
             self.assertTrue(wait_for(lambda: len(os.listdir(
-                f"/proc/{proxy.process.pid}/fd")) <= n_files + 12, 30))
+                f"/proc/{proxy.process.pid}/fd")) <= n_files + 12))
 
 
 # A bad link -----------------------------------------------------------------------------
@@ -270,7 +283,8 @@ def behind(address, server, port, seconds):
 
     class Far(Client):
         def __init__(self, _):
-            super().__init__(sock=socket.create_connection((server, int(port)), timeout=20))
+            super().__init__(sock=socket.create_connection((server, int(port)),
+                                                           timeout=PATIENCE_S))
     globals()["Client"] = Far
     until = time.monotonic() + float(seconds)
     threads = [threading.Thread(target=talk, args=(0, until, faults, counts))
@@ -332,7 +346,7 @@ class Link(unittest.TestCase):
         with Proxy([host.port], f"listen={net}.1:0", "report=/load", logs_sessions=0,
                    dead_peer_us=3000000, report_interval_us=200000) as proxy:
             ours, theirs = socket.socketpair()
-            ours.settimeout(SECONDS + 60)
+            ours.settimeout(SECONDS + 3 * PATIENCE_S)
             far = subprocess.Popen([sys.executable, __file__, "behind", f"{net}.2",
                                     f"{net}.1", str(proxy.port), str(SECONDS)], stdin=theirs)
             theirs.close()
@@ -355,11 +369,11 @@ class Link(unittest.TestCase):
                 said += part
             faults, sessions, held = json.loads(said)
             self.assertEqual(faults, 0)
-            self.assertGreater(sessions, 5)
+            self.assertGreater(sessions, 10)
             self.assertGreater(relay.lost, 0)
             relay.is_cut = True
-            self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0, 60), held)
-            self.assertTrue(wait_for(lambda: proxy.metric("open_sessions") == 0, 30))
+            self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0), held)
+            self.assertTrue(wait_for(lambda: proxy.metric("open_sessions") == 0))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import (Backend, Proxy, echo_http, keelkit, need_probe,  # noqa: E402
-                      wait_for)
+from proxykit import (PATIENCE_S, Backend, Proxy, dead_port, echo_http,  # noqa: E402
+                      keelkit, need_probe, wait_for)
 
 try:
     import grpc
@@ -110,7 +110,7 @@ class Case(unittest.TestCase):
 
         def end():
             with proxy:
-                self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0, 30),
+                self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0),
                                 "placements were not given back:\n" + proxy.output())
         self.addCleanup(end)
         return proxy
@@ -141,7 +141,7 @@ class Grpc(Case):
         found = []
         for server in self.servers:
             with grpc.insecure_channel(f"127.0.0.1:{server.port}") as channel:
-                found.append(int(channel.unary_unary("/t.T/Counts")(b"", timeout=60)))
+                found.append(int(channel.unary_unary("/t.T/Counts")(b"", timeout=PATIENCE_S)))
         return found
 
     def test_a_thousand_streams_of_aio_talk_at_once(self):
@@ -186,8 +186,8 @@ class Grpc(Case):
         self.assertEqual(sum(spread), 1000)
         self.assertLessEqual(abs(spread[0] - spread[1]), 10)
         self.assertEqual(ends.count("cancelled"), 334)
-        self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0, 30))
-        self.assertTrue(wait_for(lambda: not any(self.counts()), 30))
+        self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0))
+        self.assertTrue(wait_for(lambda: not any(self.counts())))
 
     def test_hundreds_of_streams_of_threads_talk_at_once(self):
         proxy = self.start()
@@ -196,10 +196,10 @@ class Grpc(Case):
 
         def talk(i):
             yield str(i).encode()
-            hold.wait(60)
+            hold.wait(PATIENCE_S)
             yield b"last"
         for i in range(250):
-            calls.append(channel.stream_stream("/t.T/Chat")(talk(i), timeout=100))
+            calls.append(channel.stream_stream("/t.T/Chat")(talk(i), timeout=PATIENCE_S))
         for i, call in enumerate(calls):
             self.assertEqual(next(call), str(i).encode())
         self.assertEqual(proxy.metric("placements"), 250)
@@ -210,8 +210,8 @@ class Grpc(Case):
 
     def test_a_deadline_reaches_the_server_and_ends_at_the_client(self):
         channel = self.channel(self.start())
-        left = float(channel.unary_unary("/t.T/Left")(b"", timeout=30))
-        self.assertTrue(0 < left <= 30, left)
+        left = float(channel.unary_unary("/t.T/Left")(b"", timeout=PATIENCE_S))
+        self.assertTrue(0 < left <= PATIENCE_S, left)
         with self.assertRaises(grpc.RpcError) as e:
             channel.unary_unary("/t.T/Unary")(b"sleep", timeout=0.5)
         self.assertEqual(e.exception.code(), CODE.DEADLINE_EXCEEDED)
@@ -223,20 +223,20 @@ class Grpc(Case):
 
         def talk():
             yield b"x"
-            hold.wait(60)
+            hold.wait(PATIENCE_S)
         calls = [channel.stream_stream("/t.T/Chat")(talk()) for _ in range(20)]
         for call in calls:
             next(call)
         self.assertEqual(sum(self.counts()), 20)
         for call in calls:
             call.cancel()  # what the client would still say never ends
-        self.assertTrue(wait_for(lambda: not any(self.counts()), 30))
+        self.assertTrue(wait_for(lambda: not any(self.counts())))
 
     def test_metadata_of_text_and_bytes_crosses_both_ways(self):
         channel = self.channel(self.start())
         sent = (("x-our-text", "words, and more"), ("x-our-empty", ""), ("x-our-twice", "1"),
                 ("x-our-twice", "2"), ("x-our-some-bin", bytes(range(256))), ("x-our-none-bin", b""))
-        _, call = channel.unary_unary("/t.T/Unary").with_call(b"", metadata=sent, timeout=30)
+        _, call = channel.unary_unary("/t.T/Unary").with_call(b"", metadata=sent, timeout=PATIENCE_S)
         got = sorted((k, v) for k, v in call.trailing_metadata() if k.startswith("x-our-"))
         self.assertEqual(got, sorted((k if k.endswith("-bin") else k + "-back", v)
                                      for k, v in sent))
@@ -247,7 +247,7 @@ class Grpc(Case):
             if code == CODE.OK:
                 continue
             with self.assertRaises(grpc.RpcError) as e:
-                channel.unary_unary("/t.T/Unary")(b"fail " + code.name.encode(), timeout=30)
+                channel.unary_unary("/t.T/Unary")(b"fail " + code.name.encode(), timeout=PATIENCE_S)
             self.assertEqual((e.exception.code(), e.exception.details()),
                              (code, "as asked: 100% \u00fc"))
 
@@ -256,7 +256,7 @@ class Grpc(Case):
         for how in (grpc.Compression.Gzip, grpc.Compression.Deflate,
                     grpc.Compression.NoCompression):
             said = [b"again and again " * n for n in (0, 1, 1000, 50000)]
-            got = channel.stream_stream("/t.T/Chat")(iter(said), compression=how, timeout=60)
+            got = channel.stream_stream("/t.T/Chat")(iter(said), compression=how, timeout=PATIENCE_S)
             self.assertEqual(list(got), said)
 
     def test_an_early_answer_is_whole_while_the_client_still_talks(self):
@@ -265,7 +265,7 @@ class Grpc(Case):
         def talk():
             for _ in range(200):
                 yield b"x" * 30000
-        got = channel.stream_stream("/t.T/Early")(talk(), timeout=60)
+        got = channel.stream_stream("/t.T/Early")(talk(), timeout=PATIENCE_S)
         self.assertEqual(list(got), [b"x" * 30000])
         self.assertEqual(got.code(), CODE.OK)
 
@@ -273,12 +273,12 @@ class Grpc(Case):
     def test_the_health_service_is_asked_and_watched(self):
         stub = health_pb2_grpc.HealthStub(self.channel(self.start()))
         ask = health_pb2.HealthCheckRequest
-        self.assertEqual(stub.Check(ask(), timeout=30).status, 1)
-        self.assertEqual(stub.Check(ask(service="closing"), timeout=30).status, 2)
+        self.assertEqual(stub.Check(ask(), timeout=PATIENCE_S).status, 1)
+        self.assertEqual(stub.Check(ask(service="closing"), timeout=PATIENCE_S).status, 2)
         with self.assertRaises(grpc.RpcError) as e:
-            stub.Check(ask(service="nothing"), timeout=30)
+            stub.Check(ask(service="nothing"), timeout=PATIENCE_S)
         self.assertEqual(e.exception.code(), CODE.NOT_FOUND)
-        watch = stub.Watch(ask(service="closing"), timeout=30)
+        watch = stub.Watch(ask(service="closing"), timeout=PATIENCE_S)
         self.assertEqual(next(watch).status, 2)
         watch.cancel()
 
@@ -313,7 +313,7 @@ class Wsproto(Case):
         self.addCleanup(backend.close)
         proxy = self.proxy([backend.port])
         conn = wsproto.WSConnection(wsproto.ConnectionType.CLIENT)
-        sock = socket.create_connection(("127.0.0.1", proxy.port), timeout=20)
+        sock = socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S)
         self.addCleanup(sock.close)
         events = []
 
@@ -356,7 +356,7 @@ class Tools(Case):
     def run_tool(self, *words):
         keelkit.need_program(words[0])
         return subprocess.run(list(map(str, words)), capture_output=True, text=True,
-                              timeout=120)
+                              timeout=PATIENCE_S)
 
     def test_curl_gets_posts_and_streams_by_both_versions(self):
         url = f"http://127.0.0.1:{self.http_proxy().port}/x"
@@ -415,9 +415,7 @@ class Tools(Case):
         self.assertEqual(proxy.metric("sessions_total"), 1201)
 
     def test_h2load_counts_the_refusals_that_the_proxy_counts(self):
-        with socket.create_server(("127.0.0.1", 0)) as nobody:
-            port = nobody.getsockname()[1]
-        proxy = self.proxy([port], logs_sessions=0)
+        proxy = self.proxy([dead_port(self)], logs_sessions=0)
         self.load(f"http://127.0.0.1:{proxy.port}/x", 300, codes=(0, 0, 0, 300),
                   protocol="h2c")
         self.assertEqual(proxy.metric("sessions_total"), 300)
@@ -489,7 +487,7 @@ class Chromium(Case):
             if " /stream " in head[0]:
                 client.send("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
                             f"Transfer-Encoding: chunked\r\n{extra}\r\n3\r\none\r\n")
-                go.wait(30)
+                go.wait(PATIENCE_S)
                 client.send("3\r\ntwo\r\n0\r\n\r\n")
                 return
             if " /go " in head[0]:
@@ -509,7 +507,7 @@ class Chromium(Case):
                                    service=DriverService(shutil.which("chromedriver")))
         try:
             browser.get(f"http://127.0.0.1:{proxy.port}/")
-            WebDriverWait(browser, 60, 0.1).until(lambda _: browser.title != "t")
+            WebDriverWait(browser, PATIENCE_S, 0.1).until(lambda _: browser.title != "t")
             self.assertEqual(browser.title,
                              "chunk one;chunk two;text words \u00fc;bytes 100000;"
                              "closed 3456 enough true")

@@ -2,7 +2,6 @@
 one, codes and trailers unchanged, WebSockets across versions of HTTP."""
 import asyncio
 import pathlib
-import socket
 import struct
 import subprocess
 import sys
@@ -14,7 +13,8 @@ from concurrent import futures
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "net"))
-from proxykit import Backend, Proxy, echo_tunnel, need_probe, wait_for  # noqa: E402
+from proxykit import (PATIENCE_S, Backend, Proxy, dead_port, echo_tunnel,  # noqa: E402
+                      need_probe, wait_for)
 import keelkit  # noqa: E402
 
 try:
@@ -48,7 +48,7 @@ class Echo:
         self.server.start()
 
     def close(self):
-        self.server.stop(0)
+        self.server.stop(0).wait(PATIENCE_S)
 
     def begin(self, ctx):
         with self.lock:
@@ -88,7 +88,7 @@ class Echo:
         """No head, no message, until the client goes."""
         gone = threading.Event()
         if ctx.add_callback(gone.set):
-            gone.wait(30)
+            gone.wait(PATIENCE_S)
         yield b""
 
     def flood(self, it, ctx):
@@ -146,7 +146,7 @@ class Grpc(Case):
         channel = self.channel(self.setup_proxy())
         unary = channel.unary_unary("/t.T/Unary")
         for body in (b"", b"hi", b"x" * 1000000):
-            got, call = unary.with_call(body, metadata=(("x-say", "words"),), timeout=20)
+            got, call = unary.with_call(body, metadata=(("x-say", "words"),), timeout=PATIENCE_S)
             self.assertEqual(got, body)
             self.assertEqual(dict(call.initial_metadata())["x-backend"], "s0")
             trailers = dict(call.trailing_metadata())
@@ -156,22 +156,22 @@ class Grpc(Case):
     def test_errors_come_through_as_they_were(self):
         channel = self.channel(self.setup_proxy())
         with self.assertRaises(grpc.RpcError) as e:
-            channel.unary_unary("/t.T/Unary")(b"missing", timeout=10)
+            channel.unary_unary("/t.T/Unary")(b"missing", timeout=PATIENCE_S)
         self.assertEqual((e.exception.code(), e.exception.details()),
                          (grpc.StatusCode.NOT_FOUND, "no such thing: 100% \u00fcber"))
         with self.assertRaises(grpc.RpcError) as e:
-            list(channel.stream_stream("/t.T/Fail")(iter(()), timeout=10))
+            list(channel.stream_stream("/t.T/Fail")(iter(()), timeout=PATIENCE_S))
         self.assertEqual(e.exception.code(), grpc.StatusCode.PERMISSION_DENIED)
         with self.assertRaises(grpc.RpcError) as e:
-            channel.unary_unary("/t.T/Nothing")(b"", timeout=10)
+            channel.unary_unary("/t.T/Nothing")(b"", timeout=PATIENCE_S)
         self.assertEqual(e.exception.code(), grpc.StatusCode.UNIMPLEMENTED)
 
     def test_a_bidirectional_stream_is_one_and_half_closes(self):
         channel = self.channel(self.setup_proxy())
         said = [str(i).encode() * (i * 50) for i in range(60)]
-        got = list(channel.stream_stream("/t.T/Chat")(iter(said), timeout=20))
+        got = list(channel.stream_stream("/t.T/Chat")(iter(said), timeout=PATIENCE_S))
         self.assertEqual(got, said)
-        got = list(channel.stream_stream("/t.T/Collect")(iter([b"a", b"b"]), timeout=20))
+        got = list(channel.stream_stream("/t.T/Collect")(iter([b"a", b"b"]), timeout=PATIENCE_S))
         self.assertEqual(got, [b"a|b"])
 
     def test_an_early_answer_ends_the_stream_with_ok(self):
@@ -181,8 +181,8 @@ class Grpc(Case):
 
         def talk():
             yield b"one"
-            hold.wait(20)
-        got = list(channel.stream_stream("/t.T/Early")(talk(), timeout=10))
+            hold.wait(PATIENCE_S)
+        got = list(channel.stream_stream("/t.T/Early")(talk(), timeout=PATIENCE_S))
         self.assertEqual(got, [b"enough"])
 
     def test_deadlines_and_cancellations_reach_the_backend(self):
@@ -194,8 +194,8 @@ class Grpc(Case):
 
         def talk():
             yield b"one"
-            hold.wait(20)
-        call = channel.stream_stream("/t.T/Chat")(talk(), timeout=20)
+            hold.wait(PATIENCE_S)
+        call = channel.stream_stream("/t.T/Chat")(talk(), timeout=PATIENCE_S)
         self.assertEqual(next(call), b"one")
         self.assertTrue(wait_for(lambda: self.servers[0].open == 1))
         call.cancel()
@@ -210,8 +210,8 @@ class Grpc(Case):
 
         def talk():
             yield b"one"
-            hold.wait(30)
-        calls = [channel.stream_stream("/t.T/Chat")(talk(), timeout=30)
+            hold.wait(PATIENCE_S)
+        calls = [channel.stream_stream("/t.T/Chat")(talk(), timeout=PATIENCE_S)
                  for _ in range(200)]
         for call in calls:
             self.assertEqual(next(call), b"one")
@@ -227,12 +227,12 @@ class Grpc(Case):
         hold = threading.Event()
         self.addCleanup(hold.set)
         # The limit is known once its SETTINGS came.
-        channel.unary_unary("/t.T/Unary")(b"", timeout=10)
+        channel.unary_unary("/t.T/Unary")(b"", timeout=PATIENCE_S)
 
         def talk():
             yield b"one"
-            hold.wait(30)
-        calls = [channel.stream_stream("/t.T/Chat")(talk(), timeout=30) for _ in range(23)]
+            hold.wait(PATIENCE_S)
+        calls = [channel.stream_stream("/t.T/Chat")(talk(), timeout=PATIENCE_S) for _ in range(23)]
         for call in calls:
             self.assertEqual(next(call), b"one")
         self.assertEqual(self.servers[0].open, 23)
@@ -243,7 +243,7 @@ class Grpc(Case):
         proxy = self.setup_proxy()
         channel = self.channel(proxy)
         before = proxy.anon_kb()
-        call = channel.stream_stream("/t.T/Flood")(iter(()), timeout=60)
+        call = channel.stream_stream("/t.T/Flood")(iter(()), timeout=PATIENCE_S)
         for _ in range(5):
             next(call)
         time.sleep(1)
@@ -256,7 +256,7 @@ class Grpc(Case):
         channel = self.channel(proxy)
         before, peak = proxy.anon_kb(), [0]
         pieces = iter([b"x" * 65536] * 800)
-        call = channel.stream_stream("/t.T/Swallow")(pieces, timeout=60)
+        call = channel.stream_stream("/t.T/Swallow")(pieces, timeout=PATIENCE_S)
         time.sleep(1)
         peak[0] = proxy.anon_kb() - before
         self.assertEqual(next(call), str(800 * 65536).encode())
@@ -270,11 +270,11 @@ class Grpc(Case):
 
         def talk():
             yield b"one"
-            hold.wait(30)
-        call = channel.stream_stream("/t.T/Chat")(talk(), timeout=30)
+            hold.wait(PATIENCE_S)
+        call = channel.stream_stream("/t.T/Chat")(talk(), timeout=PATIENCE_S)
         next(call)
         with self.assertRaises(grpc.RpcError) as e:
-            channel.unary_unary("/t.T/Unary")(b"x", timeout=10)
+            channel.unary_unary("/t.T/Unary")(b"x", timeout=PATIENCE_S)
         self.assertEqual(e.exception.code(), grpc.StatusCode.UNAVAILABLE)
         trailers = dict(e.exception.trailing_metadata() or ())
         self.assertGreater(int(trailers["grpc-retry-pushback-ms"]), 0)
@@ -282,11 +282,9 @@ class Grpc(Case):
         hold.set()
 
     def test_a_backend_that_is_not_there_is_unavailable(self):
-        with socket.create_server(("127.0.0.1", 0)) as s:
-            port = s.getsockname()[1]
-        proxy = self.proxy([port], "h2=1")
+        proxy = self.proxy([dead_port(self)], "h2=1")
         with self.assertRaises(grpc.RpcError) as e:
-            self.channel(proxy).unary_unary("/t.T/Unary")(b"x", timeout=10)
+            self.channel(proxy).unary_unary("/t.T/Unary")(b"x", timeout=PATIENCE_S)
         self.assertEqual(e.exception.code(), grpc.StatusCode.UNAVAILABLE)
 
     def test_a_backend_that_dies_is_unavailable_and_others_take_over(self):
@@ -297,8 +295,8 @@ class Grpc(Case):
 
         def talk():
             yield b"one"
-            hold.wait(30)
-        calls = [channel.stream_stream("/t.T/Chat")(talk(), timeout=30) for _ in range(6)]
+            hold.wait(PATIENCE_S)
+        calls = [channel.stream_stream("/t.T/Chat")(talk(), timeout=PATIENCE_S) for _ in range(6)]
         for call in calls:
             next(call)
         self.servers[0].close()
@@ -310,7 +308,7 @@ class Grpc(Case):
                 codes.append(e.exception.code())
         self.assertEqual(len(codes), 3)
         for _ in range(10):
-            got, call = channel.unary_unary("/t.T/Unary").with_call(b"x", timeout=10)
+            got, call = channel.unary_unary("/t.T/Unary").with_call(b"x", timeout=PATIENCE_S)
             self.assertEqual(dict(call.initial_metadata())["x-backend"], "s1")
         for call in calls:
             call.cancel()
@@ -322,8 +320,8 @@ class Grpc(Case):
 
         def talk():
             yield b"one"
-            hold.wait(30)
-        return channel.stream_stream(f"/t.T/{method}")(talk(), timeout=30)
+            hold.wait(PATIENCE_S)
+        return channel.stream_stream(f"/t.T/{method}")(talk(), timeout=PATIENCE_S)
 
     def assert_unavailable(self, call, details):
         with self.assertRaises(grpc.RpcError) as e:
@@ -332,14 +330,14 @@ class Grpc(Case):
                          (grpc.StatusCode.UNAVAILABLE, details))
 
     def test_a_stream_at_its_greatest_age_is_unavailable(self):
-        channel = self.channel(self.setup_proxy(max_age_us=500000))
+        channel = self.channel(self.setup_proxy(max_age_us=3000000))
         call = self.talk_and_hold(channel, "Chat")
         self.assertEqual(next(call), b"one")
         self.assert_unavailable(call, "the stream reached its greatest age")
         self.assertTrue(wait_for(lambda: self.servers[0].open == 0))
 
     def test_a_stream_at_its_greatest_age_before_its_head_is_unavailable(self):
-        call = self.talk_and_hold(self.channel(self.setup_proxy(max_age_us=500000)),
+        call = self.talk_and_hold(self.channel(self.setup_proxy(max_age_us=3000000)),
                                   "Mute")
         self.assert_unavailable(call, "the session reached its greatest age")
 
@@ -352,7 +350,7 @@ class Grpc(Case):
         proxy.process.terminate()
         for call in calls:
             self.assert_unavailable(call, "the proxy is shutting down")
-        self.assertEqual(proxy.process.wait(20), 0)
+        self.assertEqual(proxy.process.wait(PATIENCE_S), 0)
         self.forget(proxy)
 
     def test_aio_streams_idle_cost_little_memory(self):
@@ -479,7 +477,7 @@ class Codes(Case):
 
             def tell(wait):
                 try:
-                    if not wait or ready.wait(20):
+                    if not wait or ready.wait(PATIENCE_S):
                         client.send(frame(4, 0, 0, struct.pack(">HI", 3, 2)))  # two
                 except OSError:
                     pass  # the test is over
@@ -508,7 +506,7 @@ class Codes(Case):
 
     def test_a_connection_without_settings_is_one_failure_however_many_wait(self):
         silent, = self.backends(1, lambda client, backend: client.rest())
-        proxy = self.proxy([silent.port], "h2=1", connect_timeout_us=700000)
+        proxy = self.proxy([silent.port], "h2=1", connect_timeout_us=3000000)
         c = H2Client(proxy.port)
         self.addCleanup(c.close)
         streams = [c.request("/") for _ in range(8)]
@@ -519,7 +517,7 @@ class Codes(Case):
 
     def test_a_connection_that_fails_is_told_of_when_its_first_client_has_left(self):
         silent, = self.backends(1, lambda client, backend: client.rest())
-        proxy = self.proxy([silent.port], "h2=1", connect_timeout_us=1500000)
+        proxy = self.proxy([silent.port], "h2=1", connect_timeout_us=5000000)
         first, c = H2Client(proxy.port), H2Client(proxy.port)
         self.addCleanup(c.close)
         first.request("/")
@@ -619,7 +617,7 @@ class Codes(Case):
         got = r.frames()
         self.assertIn((0, 1, b"late"), [(f[0], f[2], f[3]) for f in got])
         r.sock.close()
-        self.assertEqual(proxy.process.wait(20), 0)
+        self.assertEqual(proxy.process.wait(PATIENCE_S), 0)
         proxy.process.terminate = lambda: None
         self._cleanups.pop()  # its metrics are gone with it
 
@@ -642,7 +640,7 @@ class Tls(Case):
             def call(proxy):
                 with grpc.secure_channel(f"127.0.0.1:{proxy.port}", client, names) as channel:
                     return list(channel.stream_stream("/t.T/Chat")(
-                        iter([b"over", b"tls"]), timeout=30))
+                        iter([b"over", b"tls"]), timeout=PATIENCE_S))
             trusted = self.proxy([f"a=127.0.0.1:{echo.port}"], *words, f"ca={cert}")
             self.assertEqual(call(trusted), [b"over", b"tls"])
             self.assertEqual(trusted.metric('h2_streams_total{side="backend"}'), 1)
@@ -748,7 +746,7 @@ class Versions(Case):
     def test_a_websocket_on_http_2_at_its_greatest_age_is_reset_without_error(self):
         backend = Backend(echo_tunnel)
         self.addCleanup(backend.close)
-        c = H2Client(self.proxy([backend.port], max_age_us=500000).port)
+        c = H2Client(self.proxy([backend.port], max_age_us=3000000).port)
         self.addCleanup(c.close)
         c.until(lambda: c.conn.remote_settings.enable_connect_protocol == 1)
         stream = c.request("/chat", method="CONNECT", end=False, headers=[
@@ -777,7 +775,7 @@ class Versions(Case):
         for flag, version in (("--http1.1", "1.1"), ("--http2-prior-knowledge", "2")):
             got = subprocess.run([curl, "-s", flag, "-w", "%{http_version} %{size_download}",
                                   "-o", "/dev/null", f"http://127.0.0.1:{proxy.port}/big"],
-                                 capture_output=True, text=True, timeout=60)
+                                 capture_output=True, text=True, timeout=PATIENCE_S)
             self.assertEqual(got.stdout, f"{version} {8 << 20}")
 
 

@@ -10,7 +10,7 @@ import unittest
 from concurrent import futures
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import Keel, Proxy, wait_for  # noqa: E402
+from proxykit import Keel, Proxy, hold_port, wait_for  # noqa: E402
 import keelkit  # noqa: E402
 
 try:
@@ -93,7 +93,9 @@ class Oob(unittest.TestCase):
         self.assertEqual(reporter.n_calls, 1)
 
     def test_one_that_went_and_came_is_heard_again(self):
-        first = Reporter()
+        held = hold_port()  # nobody else gets it meanwhile
+        self.addCleanup(held.close)
+        first = Reporter(port=held.getsockname()[1])
         proxy = self.start(first)
         self.assertTrue(wait_for(lambda: proxy.backends()["b0"]["effective_capacity"]))
         first.close()
@@ -118,7 +120,7 @@ class Oob(unittest.TestCase):
             self.assertFalse(k.backends()["a"]["has_report"])
             key.write_text("s3cret\n")
             k.post("/reload")
-            self.assertTrue(wait_for(lambda: k.backends()["a"]["has_report"], 30),
+            self.assertTrue(wait_for(lambda: k.backends()["a"]["has_report"]),
                             k.backends())
             self.assertGreater(k.backends()["a"]["effective_capacity"], 40)
             self.assertNotIn("s3cret", k.output() + k.get("/backends"))

@@ -14,7 +14,7 @@ import unittest
 from concurrent import futures
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import (Backend, Client, Keel, answer, echo_http,  # noqa: E402
+from proxykit import (PATIENCE_S, Backend, Client, Keel, answer, echo_http,  # noqa: E402
                       end_balanced, start_voice, wait_for)
 import keelkit  # noqa: E402
 
@@ -129,7 +129,7 @@ class Answers(Case):
         self.addCleanup(lambda: server.stop(0).wait())
         k = self.keel(config([port], extra=", protocol: http2"))
         with grpc.insecure_channel(f"127.0.0.1:{k.port}") as channel:
-            reply, call = channel.unary_unary("/t.T/Unary").with_call(b"x", timeout=30)
+            reply, call = channel.unary_unary("/t.T/Unary").with_call(b"x", timeout=PATIENCE_S)
         self.assertEqual(reply, b"x")
         self.assertEqual(dict(call.trailing_metadata()), {"x-said": "yes"})
         self.assert_taken(k)
@@ -194,11 +194,11 @@ class Admin(Case):
             with open(log, "wb") as out:
                 process = subprocess.Popen([os.environ["KEEL"], "route", file], stderr=out)
             try:
-                self.assertTrue(wait_for(lambda: '"ready"' in log.read_text(), 60))
+                self.assertTrue(wait_for(lambda: '"ready"' in log.read_text()))
 
                 def ask(line):
                     s = socket.socket(socket.AF_UNIX)
-                    s.settimeout(20)
+                    s.settimeout(PATIENCE_S)
                     s.connect(path)
                     c = Client(sock=s)
                     c.send(f"{line} HTTP/1.1\r\nHost: t\r\nContent-Length: 0\r\n\r\n")
@@ -213,7 +213,7 @@ class Admin(Case):
                                  "b0")
             finally:
                 process.terminate()
-                self.assertEqual(process.wait(timeout=30), 0)
+                self.assertEqual(process.wait(timeout=PATIENCE_S), 0)
             self.assertFalse(os.path.exists(path))
 
 

@@ -17,9 +17,9 @@ import urllib.error
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import (ACCEPT, KEY, Backend, Client, Proxy, accept_websocket,  # noqa: E402
-                      answer, echo_http, echo_tunnel, frame, keelkit, need_probe,
-                      start_voice, wait_for)
+from proxykit import (ACCEPT, KEY, PATIENCE_S, Backend, Client, Proxy,  # noqa: E402
+                      accept_websocket, answer, dead_port, echo_http, echo_tunnel, frame,
+                      keelkit, need_probe, start_voice, wait_for)
 
 
 class Case(unittest.TestCase):
@@ -53,7 +53,7 @@ class Http(Case):
             status, _, body = client.get(f"/x?i={i}")
             self.assertEqual((status, body.decode()),
                              (200, f"a|GET /x?i={i} HTTP/1.1|"))
-        self.assertEqual(self.backends[0].connections, 1 + self.health(proxy))
+        self.assertEqual(proxy.metric("connects_total"), 1)
         client.close()
 
     def test_an_idle_proxy_sleeps(self):
@@ -66,15 +66,14 @@ class Http(Case):
                        for task in pathlib.Path(f"/proc/{proxy.process.pid}/task").iterdir()
                        for line in (task / "status").read_text().splitlines()
                        if line.startswith("voluntary_ctxt_switches"))
-        before, since = wakes(), time.monotonic()
-        time.sleep(1)
-        each = (wakes() - before) / (time.monotonic() - since)
-        self.assertLess(each, 25, "wakes a second of all threads")
+        def each():
+            """Wakes a second of all threads."""
+            before, since = wakes(), time.monotonic()
+            time.sleep(1)
+            return (wakes() - before) / (time.monotonic() - since)
+        # What the session left behind may take a slow machine longer than a second.
+        self.assertTrue(wait_for(lambda: each() < 25, 20))
         client.close()
-
-    def health(self, proxy):
-        """Connections of the health check: they say nothing."""
-        return self.backends[0].connections - int(proxy.metric("connects_total"))
 
     def test_requests_sent_ahead_are_answered_in_order(self):
         proxy = self.proxy([echo_http("a")])
@@ -115,7 +114,7 @@ class Http(Case):
             client.head()
             client.send("HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
                         "Transfer-Encoding: chunked\r\n\r\n7\r\ndata: 1\r\n")
-            gate.wait(10)
+            gate.wait(PATIENCE_S)
             client.send("7\r\ndata: 2\r\n0\r\n\r\n")
             client.head()
         proxy = self.proxy([serve])
@@ -222,8 +221,8 @@ class Http(Case):
         client = proxy.connect().send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
         self.assertTrue(wait_for(lambda: proxy.metric("placements") == 1))
         client.close()
-        self.assertTrue(left.wait(10))
-        self.assertEqual(proxy.metric("client_aborts_total"), 1)
+        self.assertTrue(left.wait(PATIENCE_S))
+        self.assertTrue(wait_for(lambda: proxy.metric("client_aborts_total") == 1))
 
     def test_a_broken_answer_is_not_taken_for_a_whole_one(self):
         def serve(client, backend):
@@ -266,7 +265,7 @@ class Heads(Case):
             client.close()
 
     def test_a_head_that_trickles_is_ended(self):
-        proxy = self.proxy([echo_http("a")], head_timeout_us=300000)
+        proxy = self.proxy([echo_http("a")], head_timeout_us=2000000)
         client = proxy.connect()
         client.send("GET / HTTP/1.1\r\nHost")
         self.assertEqual(client.head()[0], 408)
@@ -361,7 +360,7 @@ class WebSocket(Case):
         self.assertEqual(client.rest(), b"bye")
         client.send("later")
         client.close()
-        self.assertTrue(done.wait(10))
+        self.assertTrue(done.wait(PATIENCE_S))
         self.assertEqual(self.backends[0].got, b"later")
 
     def test_a_reset_of_either_side_reaches_the_other(self):
@@ -375,7 +374,7 @@ class WebSocket(Case):
         client = proxy.connect()
         client.upgrade()
         client.close(reset=True)
-        self.assertTrue(ended.wait(10))
+        self.assertTrue(ended.wait(PATIENCE_S))
 
         def serve_reset(client, backend):
             accept_websocket(client, backend)
@@ -389,17 +388,17 @@ class WebSocket(Case):
         self.assertEqual(self.last_end(proxy)["by"], "backend")
 
     def test_a_slow_reader_stops_its_writer_and_memory_stays_flat(self):
-        sent = []
+        sent, enough = [], threading.Event()
 
         def serve(client, backend):
             accept_websocket(client, backend)
-            client.sock.settimeout(0.5)
-            try:
-                while True:
+            client.sock.settimeout(0.1)
+            while not enough.is_set():
+                try:
                     sent.append(client.sock.send(b"q" * 65536))
-            except OSError:
-                pass
-            client.sock.settimeout(20)
+                except TimeoutError:
+                    pass
+            client.sock.settimeout(PATIENCE_S)
             client.sock.shutdown(socket.SHUT_WR)
             client.rest()
         proxy = self.proxy([serve])
@@ -413,6 +412,7 @@ class WebSocket(Case):
         time.sleep(1)
         # One read of 64 KiB each, whatever waits in the sockets; a sanitizer holds more.
         self.assertLess(proxy.anon_kb() - before, 12288)
+        enough.set()
         got = 0
         for client in clients:
             got += len(client.rest())
@@ -423,7 +423,6 @@ class WebSocket(Case):
         def serve(client, backend):
             accept_websocket(client, backend)
             total = 0
-            client.sock.settimeout(20)
             threading.Thread(target=lambda: client.sock.sendall(b"d" * 8000000),
                              daemon=True).start()
             time.sleep(0.3)
@@ -456,10 +455,10 @@ class WebSocket(Case):
         self.assertEqual((end["by"], end["why"], end["status"]), ("client", "done", 101))
 
     def test_a_silent_session_stays_and_a_limit_ends_it_if_asked_for(self):
-        proxy = self.proxy([echo_tunnel], idle_timeout_us=200000, head_timeout_us=200000)
+        proxy = self.proxy([echo_tunnel], idle_timeout_us=2000000, head_timeout_us=2000000)
         client = proxy.connect()
-        client.upgrade()
-        time.sleep(1)
+        self.assertEqual(client.upgrade()[0], 101)
+        time.sleep(4)
         client.send("still here")
         self.assertEqual(client.exactly(10), b"still here")
         client.close()
@@ -470,9 +469,9 @@ class WebSocket(Case):
         self.assertEqual(self.last_end(proxy)["why"], "silent")
 
     def test_a_session_ends_at_its_greatest_age(self):
-        proxy = self.proxy([echo_tunnel], max_age_us=500000)
+        proxy = self.proxy([echo_tunnel], max_age_us=3000000)
         client = proxy.connect()
-        client.upgrade()
+        self.assertEqual(client.upgrade()[0], 101)
         self.assertEqual(client.rest()[:4], b"\x88\x02\x03\xe9")  # Close, going away
         self.assertEqual(self.last_end(proxy)["why"], "max_age")
 
@@ -486,31 +485,32 @@ class WebSocket(Case):
         def handler(ws):
             for message in ws:
                 ws.send(message)
-        server = serve(handler, "127.0.0.1", 0)
+        server = serve(handler, "127.0.0.1", 0, open_timeout=PATIENCE_S, ping_interval=None)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         self.addCleanup(server.shutdown)
         with Proxy([server.socket.getsockname()[1]]) as proxy:
-            with connect(f"ws://127.0.0.1:{proxy.port}/x", compression="deflate") as ws:
+            with connect(f"ws://127.0.0.1:{proxy.port}/x", compression="deflate",
+                         open_timeout=PATIENCE_S, ping_interval=None) as ws:
                 for message in ("hello", b"\0\1\2" * 50000, "ü" * 1000, ""):
                     ws.send(message)
                     self.assertEqual(ws.recv(), message)
-                ws.ping().wait(5)
+                self.assertTrue(ws.ping().wait(PATIENCE_S))
             self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0))
             self.assertEqual(self.last_end(proxy)["why"], "done")
 
 
 class Elsewhere(Case):
     def test_a_backend_that_is_not_there_costs_nobody_a_session(self):
-        probe = socket.create_server(("127.0.0.1", 0))
-        dead = probe.getsockname()[1]
-        probe.close()
         backend = Backend(echo_tunnel)
         self.addCleanup(backend.close)
-        with Proxy([dead, backend.port], health_interval_us=60000000) as proxy:
-            for _ in range(10):
+        with Proxy([dead_port(self), backend.port], health_interval_us=60000000) as proxy:
+            # Which of two equals is asked first is drawn.
+            for n in range(200):
                 client = proxy.connect()
                 self.assertEqual(client.upgrade()[0], 101)
                 client.close()
+                if n >= 10 and proxy.metric("connect_failures_total") > 0:
+                    break
             self.assertGreater(proxy.metric("connect_failures_total"), 0)
             self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0))
 
@@ -582,10 +582,7 @@ class Elsewhere(Case):
             client.close()
 
     def test_no_backend_at_all_is_a_503_that_says_when_to_come_back(self):
-        probe = socket.create_server(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-        probe.close()
-        with Proxy([port], health_interval_us=50000) as proxy:
+        with Proxy([dead_port(self)], health_interval_us=50000) as proxy:
             self.assertTrue(wait_for(lambda: proxy.metric("backends_up") == 0))
             client = proxy.connect()
             status, fields = client.upgrade()
@@ -605,7 +602,7 @@ class Elsewhere(Case):
 
 class Room(Case):
     def test_who_finds_no_room_waits_for_it(self):
-        proxy = self.proxy([echo_tunnel], "max=1", queue_timeout_us=10000000)
+        proxy = self.proxy([echo_tunnel], "max=1", queue_timeout_us=600000000)
         first, second = proxy.connect(), proxy.connect()
         self.assertEqual(first.upgrade()[0], 101)
         answers = []
@@ -614,12 +611,12 @@ class Room(Case):
         self.assertTrue(wait_for(lambda: proxy.metric("waiting_sessions") == 1))
         self.assertEqual(answers, [])
         first.close()
-        thread.join(10)
+        thread.join(PATIENCE_S)
         self.assertEqual(answers, [101])
         second.close()
 
     def test_a_full_queue_or_a_long_wait_is_a_503_before_the_upgrade(self):
-        proxy = self.proxy([echo_tunnel], "max=1", queue_timeout_us=300000, max_queue=1)
+        proxy = self.proxy([echo_tunnel], "max=1", queue_timeout_us=5000000, max_queue=1)
         first, second, third = proxy.connect(), proxy.connect(), proxy.connect()
         first.upgrade()
         second.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -633,7 +630,7 @@ class Room(Case):
             client.close()
 
     def test_who_leaves_the_queue_frees_its_place(self):
-        proxy = self.proxy([echo_tunnel], "max=1", queue_timeout_us=10000000)
+        proxy = self.proxy([echo_tunnel], "max=1", queue_timeout_us=600000000)
         first, second = proxy.connect(), proxy.connect()
         first.upgrade()
         second.send("GET / HTTP/1.1\r\nHost: h\r\n\r\n")
@@ -666,7 +663,7 @@ class Room(Case):
                 f"http://127.0.0.1:{proxy.admin}{path}", data=b"", method="POST",
                 headers={"Origin": "https://page.example"})
             with self.assertRaises(urllib.error.HTTPError) as e:
-                urllib.request.urlopen(asked, timeout=20)
+                urllib.request.urlopen(asked, timeout=PATIENCE_S)
             self.assertEqual(e.exception.code, 403)
             e.exception.close()
         self.assertFalse(proxy.backends()["b0"]["draining"])
@@ -684,7 +681,7 @@ class Room(Case):
         client.send("on and on")
         self.assertEqual(client.exactly(9), b"on and on")
         client.close()
-        self.assertEqual(proxy.process.wait(10), 0)
+        self.assertEqual(proxy.process.wait(PATIENCE_S), 0)
         self.assertEqual(self.last_end(proxy)["why"], "done")
         self._cleanups.pop()  # there is nobody left to ask
 
@@ -702,20 +699,23 @@ class Room(Case):
                         + "y" * min(n, 100000))
             status, fields = client.head()
             self.assertEqual((status, client.body(fields)), (200, b"early"))
-        client.send("y" * 100000)
+        try:
+            client.send("y" * 100000)
+        except ConnectionError:
+            pass  # it was waited for long enough
         self.assertEqual(fields["connection"], "close")
         proxy.process.terminate()
-        self.assertEqual(proxy.process.wait(20), 0)
+        self.assertEqual(proxy.process.wait(PATIENCE_S), 0)
         self._cleanups.pop()
         client.close()
 
     def test_a_drain_has_its_deadline(self):
         proxy = self.proxy([echo_tunnel], drain_us=300000)
         client = proxy.connect()
-        client.upgrade()
+        self.assertEqual(client.upgrade()[0], 101)
         proxy.process.terminate()
         self.assertEqual(client.rest()[:4], b"\x88\x02\x03\xe9")  # Close, going away
-        self.assertEqual(proxy.process.wait(20), 0)
+        self.assertEqual(proxy.process.wait(PATIENCE_S), 0)
         self.assertEqual(self.last_end(proxy)["why"], "drain")
         self._cleanups.pop()
 
@@ -767,14 +767,14 @@ class Tls(Case):
 
     def client(self, proxy):
         context = ssl.create_default_context(cafile=self.cert)
-        sock = socket.create_connection(("127.0.0.1", proxy.port), timeout=20)
+        sock = socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S)
         return Client(sock=context.wrap_socket(sock, server_hostname="localhost"))
 
     def echo(self, sock, data):
         """Sends and receives in turn, as much as goes: an SSL object is one thread's."""
-        got, sent, end = b"", 0, time.time() + 20
+        got, sent, end = b"", 0, time.monotonic() + PATIENCE_S
         sock.setblocking(False)
-        while len(got) < len(data) and time.time() < end:
+        while len(got) < len(data) and time.monotonic() < end:
             moved = 0
             try:
                 part = data[sent:sent + 16384]
@@ -817,7 +817,7 @@ class Tls(Case):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)
                 context.minimum_version = context.maximum_version = version
-            with socket.create_connection(("127.0.0.1", proxy.port), timeout=20) as raw:
+            with socket.create_connection(("127.0.0.1", proxy.port), timeout=PATIENCE_S) as raw:
                 if is_served:
                     s = context.wrap_socket(raw, server_hostname="localhost")
                     self.assertEqual(Client(sock=s).get()[0], 200)
@@ -969,7 +969,7 @@ class Command(unittest.TestCase):
         self.assertEqual(client.upgrade()[0], 101)
         client.close()
         process.terminate()
-        self.assertEqual(process.wait(20), 0)
+        self.assertEqual(process.wait(PATIENCE_S), 0)
         process.stderr.close()
 
     def test_bad_options_are_named(self):

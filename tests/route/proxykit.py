@@ -18,11 +18,28 @@ import keelkit  # noqa: E402
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 ACCEPT = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo="  # of KEY: RFC 6455 1.3
+PATIENCE_S = keelkit.PATIENCE_S
 
 
 def need_probe():
     path = pathlib.Path(os.environ.get("EK_BIN", "")) / "tests" / "probe_proxy"
     return path if path.exists() else keelkit.skip("probe_proxy is not built")
+
+
+def hold_port(host="127.0.0.1", port=0):
+    """A socket that is bound and does not listen: who connects is refused, and whoever asks
+    the kernel for any port gets another one. Who names the port may listen there."""
+    sock = socket.socket()
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind((host, port))
+    return sock
+
+
+def dead_port(case):
+    """A port of 127.0.0.1 where nobody is, and nobody comes until the test ends."""
+    sock = hold_port()
+    case.addCleanup(sock.close)
+    return sock.getsockname()[1]
 
 
 class Proxy:
@@ -31,6 +48,8 @@ class Proxy:
     def __init__(self, backends, *words, **settings):
         names = [b if isinstance(b, str) else f"b{i}=127.0.0.1:{b}"
                  for i, b in enumerate(backends)]
+        # A limit that only a test means to reach which sets it.
+        settings = {"connect_timeout_us": PATIENCE_S * 1000000, **settings}
         self.log = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
             [need_probe(), "listen=127.0.0.1:0", "admin=127.0.0.1:0",
@@ -47,19 +66,20 @@ class Proxy:
         return os.pread(self.log.fileno(), 1 << 22, 0).decode("utf-8", "replace")
 
     def records(self, event):
-        found = [json.loads(line) for line in self.output().splitlines()
+        # Without a last line that is being written.
+        found = [json.loads(line) for line in self.output().split("\n")[:-1]
                  if line.startswith("{")]
         return [r for r in found if r["event"] == event]
 
     def get(self, path):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.admin}{path}",
-                                    timeout=20) as answer:
+                                    timeout=PATIENCE_S) as answer:
             return answer.read().decode()
 
     def post(self, path):
         request = urllib.request.Request(f"http://127.0.0.1:{self.admin}{path}",
                                          data=b"", method="POST")
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S) as answer:
             return answer.read().decode()
 
     def metric(self, name):
@@ -78,7 +98,7 @@ class Proxy:
     def connect(self):
         return Client(self.port)
 
-    def stop(self, signal_number=signal.SIGTERM, timeout=30):
+    def stop(self, signal_number=signal.SIGTERM, timeout=PATIENCE_S):
         if self.process.poll() is None:
             self.process.send_signal(signal_number)
         try:
@@ -144,8 +164,8 @@ class Keel(Proxy):
             [program or os.environ["KEEL"], "route", self.path, *words],
             executable=os.environ["KEEL"], stdout=subprocess.PIPE, stderr=self.log,
             text=True, env={**os.environ, **(env or {})})
-        if not wait_for(lambda: self.records("ready") or self.process.poll() is not None,
-                        60) or not self.records("ready"):
+        if not wait_for(lambda: self.records("ready") or self.process.poll() is not None
+                        ) or not self.records("ready"):
             raise RuntimeError("the proxy did not start:\n" + self.output())
         ready = self.records("ready")[0]
         self.port = int(ready["listen"].rsplit(":", 1)[1])
@@ -163,8 +183,9 @@ class Client:
     """A socket with a buffer: reads heads, exact numbers of bytes, to the end."""
 
     def __init__(self, port=None, sock=None):
-        self.sock = sock or socket.create_connection(("127.0.0.1", port), timeout=20)
-        self.sock.settimeout(20)
+        self.sock = sock or socket.create_connection(("127.0.0.1", port),
+                                                     timeout=PATIENCE_S)
+        self.sock.settimeout(PATIENCE_S)
         self.buffer = b""
 
     def send(self, data):
@@ -258,8 +279,10 @@ class Backend:
             self.sock.bind(path)
             self.sock.listen(128)
         else:
-            self.sock = socket.create_server((host, port), backlog=128)
-            self.port = self.sock.getsockname()[1]
+            # Kept behind close(): nobody else gets the port of a backend that is gone.
+            self.held = hold_port(host, port)
+            self.port = self.held.getsockname()[1]
+            self.sock = socket.create_server((host, self.port), backlog=128)
         self.connections, self.requests, self.lock = 0, [], threading.Lock()
         self.clients = []
         threading.Thread(target=self.run, daemon=True).start()
@@ -352,7 +375,7 @@ def echo_tunnel(client, backend):
             return
 
 
-def wait_for(fact, seconds=10):
+def wait_for(fact, seconds=PATIENCE_S):
     deadline = time.monotonic() + seconds
     while not fact():
         if time.monotonic() > deadline:
