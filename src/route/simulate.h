@@ -24,7 +24,10 @@
     X(EK_SIM_TWO_CPU, "two_choices_cpu", true) /* the better of two by it */           \
     X(EK_SIM_WRR, "orca_wrr", true)            /* weights n / utilisation */           \
     X(EK_SIM_AGENT, "agent_least_conn", true)  /* n / (cores * 1 - CPU) */             \
-    X(EK_SIM_ORACLE, "oracle", false)          /* true means, at once */
+    X(EK_SIM_AGENT_CAPACITY, "agent_capacity",                                         \
+      false)                          /* n / (cores * what the          \
+                                     tracker's agent line says), none at 0 % */              \
+    X(EK_SIM_ORACLE, "oracle", false) /* true means, at once */
 
 enum ek_sim_rule {
     EK_SIM_POOL, /* the policy of the pool */

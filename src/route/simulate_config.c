@@ -145,9 +145,9 @@ const struct ek_opt ek_sim_keys[] = {
 };
 
 static const char *const all_policies[] = {
-    "effective_capacity", "least_sessions",   "two_choices", "weighted_random",
-    "round_robin",        "least_conn",       "least_cpu",   "two_choices_cpu",
-    "orca_wrr",           "agent_least_conn", "oracle",
+    "effective_capacity", "least_sessions",   "two_choices",    "weighted_random",
+    "round_robin",        "least_conn",       "least_cpu",      "two_choices_cpu",
+    "orca_wrr",           "agent_least_conn", "agent_capacity", "oracle",
 };
 
 static int add_classes(struct ek_sim *s, struct ek_arena *arena, struct ek_err *err)

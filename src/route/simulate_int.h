@@ -24,6 +24,7 @@ struct ek_sim_session {
 struct ek_sim_late {
     int64_t due_us; /* 0: none */
     struct ek_load_report report;
+    double agent; /* share of the weight that the tracker's agent line says */
 };
 
 /* What a proxy heard of a backend, for the rules of peers. */
@@ -32,6 +33,7 @@ struct ek_sim_heard {
     struct ek_sim_late late[EK_SIM_LATE];
     double cpu, rps; /* the latest; cpu < 0: none yet */
     double utilization;
+    double agent;  /* the latest share; 1: none yet */
     double starts; /* least_rps: in about 10 s, decayed */
     int32_t open;  /* of this proxy */
 };
@@ -85,7 +87,7 @@ struct ek_sim_world {
     uint64_t n_starts, n_refused, n_misplaced; /* measured ones */
 };
 
-/* simulate_rules.c: a backend that is up, or -1. */
+/* simulate_rules.c: a backend that is up, or -1: the rule refuses. */
 int32_t ek_sim_choose(struct ek_sim_world *w, struct ek_sim_proxy *p,
                       const struct ek_sim_session *s);
 

@@ -1,6 +1,7 @@
 /* simulate_model.c - what is modelled: a session's life, a backend's CPU, the network
  * between a backend and a proxy. */
 #include "base/mem.h"
+#include "route/report.h"
 #include "route/simulate_int.h"
 
 #include <assert.h>
@@ -166,19 +167,35 @@ int ek_sim_proxy_init(struct ek_sim_proxy *p, const struct ek_sim_world *w,
         p->heard[i].next_us =
             w->now_us + (int64_t)ek_rng_below(&p->net, (uint64_t)o.interval_us);
         p->heard[i].cpu = -1;
+        p->heard[i].agent = 1;
     }
     return rc;
 }
 
 static void hear(struct ek_sim_proxy *p, struct ek_sim_world *w, int32_t i,
-                 const struct ek_load_report *r)
+                 const struct ek_sim_late *late)
 {
+    const struct ek_load_report *r = &late->report;
+    p->heard[i].agent = late->agent;
     p->heard[i].cpu = r->cpu_utilization;
     p->heard[i].utilization = r->application_utilization;
     p->heard[i].rps = r->rps;
     int rc = ek_pool_report(p->pool, i, r, w->now_us);
     assert(!rc);
     (void)rc;
+}
+
+/* The line that HAProxy would be told, read as it reads it. */
+static double agent_share(struct ek_sim_backend *b)
+{
+    char line[EK_TRACKER_ENCODED_MAX];
+    size_t n = 0;
+    struct ek_load_report r = {.weight = 1};
+    int rc = ek_tracker_encode(b->tracker, EK_TRACKER_AGENT, line, sizeof line, &n);
+    rc = rc ? rc : ek_report_agent(&r, line, n);
+    assert(!rc);
+    (void)rc;
+    return r.weight;
 }
 
 static struct ek_load_report say(struct ek_sim_backend *b)
@@ -207,11 +224,11 @@ static struct ek_load_report say(struct ek_sim_backend *b)
 }
 
 /* A full line drops the report: the network is worse than what is told. */
-static void send(struct ek_sim_heard *h, const struct ek_load_report *r, int64_t due_us)
+static void send(struct ek_sim_heard *h, const struct ek_sim_late *late)
 {
     for (int k = 0; k < EK_SIM_LATE; k++) {
         if (h->late[k].due_us == 0) {
-            h->late[k] = (struct ek_sim_late){due_us, *r};
+            h->late[k] = *late;
             return;
         }
     }
@@ -226,15 +243,19 @@ void ek_sim_proxy_reports(struct ek_sim_proxy *p, struct ek_sim_world *w)
             h->next_us += 1000 * s->interval_ms;
             bool is_lost = ek_rng_uniform(&p->net) < s->loss;
             if (w->backends[i].is_up && !is_lost) {
-                struct ek_load_report r = say(&w->backends[i]);
-                send(h, &r, w->now_us + 1000 * s->delay_ms);
+                struct ek_sim_late late = {.due_us = w->now_us + 1000 * s->delay_ms,
+                                           .report = say(&w->backends[i]),
+                                           .agent = 1};
+                if (w->policy->rule == EK_SIM_AGENT_CAPACITY)
+                    late.agent = agent_share(&w->backends[i]);
+                send(h, &late);
             }
         }
         for (int k = 0; k < EK_SIM_LATE; k++) {
             if (h->late[k].due_us > 0 && w->now_us >= h->late[k].due_us) {
                 h->late[k].due_us = 0;
                 if (w->backends[i].is_up)
-                    hear(p, w, i, &h->late[k].report);
+                    hear(p, w, i, &h->late[k]);
             }
         }
     }

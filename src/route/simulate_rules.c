@@ -48,6 +48,8 @@ static double cost_of(const struct ek_sim_world *w, const struct ek_sim_proxy *p
     case EK_SIM_LEAST_CPU:
     case EK_SIM_TWO_CPU:
         return h->cpu;
+    case EK_SIM_AGENT_CAPACITY: /* as HAProxy: weight 0 has no sessions */
+        return h->agent > 0 ? (h->open + 1) / (b->cores * h->agent) : HUGE_VAL;
     case EK_SIM_AGENT: /* weight: cores, by the share that is left, 1 % at least */
         return (h->open + 1) / (b->cores * fmax(1 - fmax(h->cpu, 0), 0.01));
     default:
@@ -75,7 +77,7 @@ static int32_t least(const struct ek_sim_world *w, struct ek_sim_proxy *p,
         if (!w->backends[i].is_up)
             continue;
         double cost = cost_of(w, p, i, s);
-        if (best >= 0 && cost > lowest)
+        if (isinf(cost) || (best >= 0 && cost > lowest))
             continue;
         n_ties = best >= 0 && cost == lowest ? n_ties + 1 : 1;
         if (n_ties == 1 || ek_rng_below(&p->rng, (uint64_t)n_ties) == 0)

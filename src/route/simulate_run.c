@@ -125,11 +125,12 @@ static int32_t pick(struct ek_sim_world *w, struct ek_sim_session *s)
 {
     struct ek_sim_proxy *p = &w->proxies[s->proxy];
     struct ek_pick how = {.now_us = w->now_us, .key = w->n_started, .rng = &p->rng};
-    int rc;
+    int32_t chosen = -1;
+    int rc = EK_EBUSY;
     if (w->policy->rule == EK_SIM_POOL)
         rc = ek_pool_pick(p->pool, &how, &s->placement);
-    else
-        rc = ek_pool_pick_at(p->pool, ek_sim_choose(w, p, s), &how, &s->placement);
+    else if ((chosen = ek_sim_choose(w, p, s)) >= 0)
+        rc = ek_pool_pick_at(p->pool, chosen, &how, &s->placement);
     return rc ? -1 : s->placement.backend;
 }
 

@@ -79,6 +79,23 @@ static void admission_refuses_what_does_not_fit(void **state)
     ek_arena_release(&k.arena);
 }
 
+/* The agent's line of the tracker is 0 % for who has no room: all at 0 %, none is left.
+ * One that tells idle CPU turns nobody away. */
+static void an_agent_that_tells_capacity_refuses_when_all_are_full(void **state)
+{
+    (void)state;
+    struct kit k;
+    assert_int_equal(kit_open(&k, "load: 2\n"), 0);
+    struct ek_sim_result capacity = run_of(&k, "agent_capacity", 1);
+    struct ek_sim_result cpu = run_of(&k, "agent_least_conn", 1);
+    assert_true(capacity.refused > 0.2 && cpu.refused == 0);
+    assert_true(capacity.overloaded[2] < cpu.overloaded[2]);
+    ek_arena_release(&k.arena);
+    assert_int_equal(kit_open(&k, "load: 0.1\n"), 0);
+    assert_true(run_of(&k, "agent_capacity", 1).refused == 0);
+    ek_arena_release(&k.arena);
+}
+
 /* Hosts that are lost take their sessions with them, which come again elsewhere: demand
  * of those left rises, that of the lost ones is no more. */
 static void lost_hosts_are_seen_in_the_trace(void **state)
@@ -177,6 +194,7 @@ int main(void)
         cmocka_unit_test(the_same_seed_gives_the_same_figures),
         cmocka_unit_test(load_follows_what_is_asked),
         cmocka_unit_test(admission_refuses_what_does_not_fit),
+        cmocka_unit_test(an_agent_that_tells_capacity_refuses_when_all_are_full),
         cmocka_unit_test(lost_hosts_are_seen_in_the_trace),
         cmocka_unit_test(rows_are_compared_with_the_best_peer_and_the_oracle),
         cmocka_unit_test(scenarios_that_cannot_be_are_refused),
