@@ -43,10 +43,15 @@ bool ek_route_keeps_paths(const struct ek_route *r)
     return r->is_handed_over || r->upgrade;
 }
 
-/* What another process listens on, too, or will again, is left to it. */
-static bool is_alone(const struct ek_route *r, const struct ek_front *f)
+static bool is_kept(const struct ek_route *r, const struct ek_front *f)
 {
-    return f->has_socket && !f->is_lent && !ek_route_keeps_paths(r);
+    return ek_route_keeps_paths(r) && !f->is_alone;
+}
+
+/* What another process listens on, too, or will again, is left to it. */
+static bool is_ours(const struct ek_route *r, const struct ek_front *f)
+{
+    return f->has_socket && !f->is_lent && !is_kept(r, f);
 }
 
 void ek_route_begin_drain(struct ek_route *r)
@@ -60,7 +65,7 @@ void ek_route_begin_drain(struct ek_route *r)
         ek_notify_stopping("no new sessions; it ends with its last one");
     r->close_us = ek_loop_now_us(r->loop) + handshake_us;
     for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
-        if (r->fronts[i] && is_alone(r, r->fronts[i]))
+        if (r->fronts[i] && is_ours(r, r->fronts[i]))
             ek_sock_refuse_new(r->fronts[i]->fd);
     }
     ek_counter_set(&r->router.is_draining, 1);
@@ -92,7 +97,7 @@ static void give(struct ek_route *r, const struct ek_mail *m)
 
 void ek_front_empty(struct ek_route *r, struct ek_front *f)
 {
-    if (!is_alone(r, f) || r->router.n_reactors == 0)
+    if (!is_ours(r, f) || r->router.n_reactors == 0)
         return;
     /* The last one is accepted once no other can come. */
     ek_sock_refuse_new(f->fd);
@@ -119,7 +124,7 @@ static void close_fronts(struct ek_route *r)
         if (!r->fronts[i])
             continue;
         ek_front_empty(r, r->fronts[i]);
-        ek_front_shut(r->fronts[i], ek_route_keeps_paths(r));
+        ek_front_shut(r->fronts[i], is_kept(r, r->fronts[i]));
     }
     r->has_closed = true;
 }

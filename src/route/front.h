@@ -19,6 +19,8 @@ struct ek_front {
     struct ek_route *route; /* whose it was, once another took its place */
     bool has_socket;        /* it closes fd; else another front of this id does */
     bool is_lent;           /* whoever started this process keeps the socket, too */
+    bool is_alone;          /* nobody else listens there, or will: not even a process
+                               that takes over */
     char *unix_path;        /* owned: removed when it closes; NULL: TCP */
     char listen[];          /* as configured */
 };

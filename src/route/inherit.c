@@ -98,16 +98,19 @@ const char *ek_inherited_find(struct ek_inherited *in, char out[EK_INHERITED_AT]
 
 size_t ek_inherited_end(struct ek_inherited *in, const char *why)
 {
-    size_t n_left = 0;
+    char ready[8 + EK_INHERITED_MAX * 12] = "ready";
+    size_t n_left = 0, at = strlen(ready);
     for (size_t i = 0; i < in->n; i++) {
-        if (in->sockets[i].fd < 0)
+        int fd = in->sockets[i].fd;
+        if (fd < 0)
             continue;
-        close(in->sockets[i].fd);
+        at += (size_t)snprintf(ready + at, sizeof ready - at, " %d", fd);
+        close(fd);
         in->sockets[i].fd = -1;
         n_left++;
     }
     if (in->ready_fd >= 0) {
-        const char *text = why ? why : "ready";
+        const char *text = why ? why : ready;
         ssize_t n = write(in->ready_fd, text, strlen(text));
         (void)n; /* an old proxy that is gone needs no answer */
         close(in->ready_fd);

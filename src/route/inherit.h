@@ -3,7 +3,8 @@
  *
  *   EVENKEEL_SOCKETS    a line each: "FD LISTEN" or "FD lent LISTEN", LISTEN as it was
  *                       configured; lent: its socket file is whoever's started us
- *   EVENKEEL_READY_FD   where the old proxy hears "ready", or why not
+ *   EVENKEEL_READY_FD   where the old proxy hears "ready", or "ready FD FD ..." with the
+ *                       sockets that its configuration has not, or why not
  *   LISTEN_PID, LISTEN_FDS   descriptors from 3 on; what they are bound to is their name;
  *                       lent
  */
@@ -36,8 +37,9 @@ void ek_inherited_read(struct ek_inherited *in);
 const char *ek_inherited_find(struct ek_inherited *in, char out[EK_INHERITED_AT],
                               const char *listen);
 
-/* Tells the old proxy: that this one is ready (why NULL), or why it will not be. What
- * nobody took is closed. Returns how many were. */
+/* Tells the old proxy: that this one is ready (why NULL), and behind that word the
+ * descriptors of what nobody took; or why it will not be. What nobody took is closed.
+ * Returns how many were. */
 size_t ek_inherited_end(struct ek_inherited *in, const char *why);
 
 #endif

@@ -252,6 +252,8 @@ void ek_fronts_show(struct ek_route *r, size_t at, struct ek_front *f)
     ek_shared_ptr_set(&r->router.fronts[at], f);
     if (before) {
         before->route = r;
+        /* One that took over later did not get it. */
+        before->is_alone = !ek_route_keeps_paths(r);
         ek_grace_put(&r->router, &before->graced, free_front);
         ek_route_tick_soon(r); /* clients may wait in its backlog */
     }

@@ -381,7 +381,8 @@ void ek_route_free(struct ek_route *r)
     r->router.n_reactors = 0; /* nobody to give a connection to */
     for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
         if (r->fronts[i])
-            ek_front_shut(r->fronts[i], ek_route_keeps_paths(r));
+            ek_front_shut(r->fronts[i],
+                          ek_route_keeps_paths(r) && !r->fronts[i]->is_alone);
         ek_front_free(r->fronts[i]);
     }
     ek_grace_work(&r->router, true);

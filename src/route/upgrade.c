@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -31,6 +32,7 @@ struct ek_upgrade {
     struct ek_watch said; /* the pipe that it speaks into */
     struct ek_buf text;
     struct ek_timer timer;
+    bool leaves_admin; /* the new one has no use for that socket */
 };
 
 static void end(struct ek_upgrade *u)
@@ -53,6 +55,37 @@ static void fail(struct ek_upgrade *u, const char *why)
     end(u);
 }
 
+static void take_back(struct ek_upgrade *u, long fd)
+{
+    struct ek_route *r = u->route;
+    if (r->admin && ek_http_server_fd(r->admin) == fd)
+        u->leaves_admin = true;
+    for (size_t i = 0; i < EK_ROUTE_MAX_LISTENERS; i++) {
+        if (r->fronts[i] && r->fronts[i]->fd == fd)
+            r->fronts[i]->is_alone = true;
+    }
+}
+
+/* "ready", and the sockets that it has no use for: who waits in a backlog of theirs is
+ * still ours. */
+static bool is_ready(struct ek_upgrade *u)
+{
+    const struct ek_buf *text = &u->text;
+    static const char word[] = "ready";
+    if (text->len < sizeof word - 1 || memcmp(text->data, word, sizeof word - 1) != 0)
+        return false;
+    const char *at = text->data + sizeof word - 1;
+    while (*at == ' ') {
+        char *end;
+        long fd = strtol(at, &end, 10);
+        if (end == at)
+            return false;
+        take_back(u, fd);
+        at = end;
+    }
+    return *at == 0;
+}
+
 static void on_said(struct ek_watch *w, int events)
 {
     struct ek_upgrade *u = w->owner;
@@ -64,16 +97,16 @@ static void on_said(struct ek_watch *w, int events)
     if (n > 0 && ek_buf_add(&u->text, bytes, (size_t)n) == 0 &&
         u->text.len < MAX_SAID_BYTES / 2)
         return; /* its end is awaited */
-    if (u->text.len != 5 || memcmp(u->text.data, "ready", 5) != 0) {
+    if (!is_ready(u)) {
         fail(u, u->text.len > 0 ? u->text.data : "it ended before it was ready");
         return;
     }
     struct ek_route *r = u->route;
     ek_log(EK_LOG_INFO, "upgraded", "pid=%lld", (long long)u->pid);
     r->is_handed_over = true;
-    end(u);
-    if (r->admin)
+    if (r->admin && !u->leaves_admin)
         ek_http_server_keep_path(r->admin);
+    end(u);
     ek_http_server_free(r->admin);
     r->admin = NULL;
     ek_route_begin_drain(r); /* no stop of somebody's: one of those may still come */

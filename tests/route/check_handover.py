@@ -1,16 +1,18 @@
 """What a proxy does while another program takes over (SIGUSR2): connections that end at
-the worst moment."""
+the worst moment, listeners that its configuration has no more."""
 import contextlib
 import fcntl
 import os
 import pathlib
 import signal
+import socket
 import sys
 import tempfile
+import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import Backend, Keel, echo_tunnel, wait_for  # noqa: E402
+from proxykit import Backend, Client, Keel, echo_tunnel, wait_for  # noqa: E402
 
 
 def config(backend, more="", listen="127.0.0.1:0"):
@@ -94,6 +96,64 @@ class Descriptors(Case):
             self.assertEqual(k.records("upgrading"), [], "the child did not wait")
         self.assertTrue(wait_for(lambda: k.records("upgraded"), 60), k.output())
         self.ended(k)
+
+
+class Listeners(Case):
+    def come(self, connect, bad, n):
+        """One client after another, until nobody listens there."""
+        while True:
+            try:
+                c = Client(sock=connect())
+            except OSError:
+                return
+            try:
+                if c.upgrade()[0] not in (101, 503):
+                    bad.append("what?")
+                n[0] += 1
+            except (OSError, TypeError) as e:
+                bad.append(repr(e))
+            c.close()
+
+    def upgraded_without(self, listen, connect):
+        """Clients come to `listen` while a program takes over that has it no more."""
+        less = config(self.backend, "threads: 2\nlog_sessions: off")
+        k = self.keel(less.replace("backends:", f"  - listen: {listen}\nbackends:"))
+        k.write(less)
+        bad, n = [], [0]
+        threads = [threading.Thread(target=self.come, args=(connect, bad, n))
+                   for _ in range(3)]
+        for t in threads:
+            t.start()
+        self.assertTrue(wait_for(lambda: n[0] > 10))
+        k.process.send_signal(signal.SIGUSR2)
+        for t in threads:
+            t.join()
+        self.assertEqual(bad, [], k.output())
+        self.ended(k)
+        self.open(k)
+
+    def test_who_connected_before_a_listener_went_with_an_upgrade_is_answered(self):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            port = s.getsockname()[1]
+        self.upgraded_without(f"127.0.0.1:{port}", lambda: socket.create_connection(
+            ("127.0.0.1", port), timeout=20))
+
+    def test_a_socket_file_goes_with_its_listener(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = f"{folder.name}/s"
+
+        def connect():
+            s = socket.socket(socket.AF_UNIX)
+            s.settimeout(20)
+            try:
+                s.connect(path)
+            except OSError:
+                s.close()
+                raise
+            return s
+        self.upgraded_without(f"'unix:{path}'", connect)
+        self.assertFalse(os.path.exists(path))
 
 
 if __name__ == "__main__":
