@@ -27,6 +27,7 @@ void ek_h2_options_default(struct ek_h2_options *o)
         .send_timeout_us = 60 * 1000000,
         .stall_timeout_us = 60 * 1000000,
         .ping_timeout_us = 20 * 1000000,
+        .drain_us = 1000000,
         .reset_burst = 1500,
         .reset_rate = 50,
         .frame_burst = 1000,
@@ -308,8 +309,9 @@ void ek_h2_close(struct ek_h2 *c, enum ek_h2_code code, const char *why)
 
 void ek_h2_drain(struct ek_h2 *c)
 {
-    if (c->is_draining || c->state >= EK_H2_CLOSING)
+    if (c->was_drained || c->state >= EK_H2_CLOSING)
         return;
+    c->was_drained = true;
     int rv = c->is_server ? nghttp2_submit_shutdown_notice(c->session)
                           : nghttp2_submit_goaway(c->session, NGHTTP2_FLAG_NONE, 0,
                                                   NGHTTP2_NO_ERROR, NULL, 0);

@@ -63,6 +63,8 @@ struct ek_h2_options {
     int64_t ping_interval_us; /* PING after such a silence, while streams are open: a
                                  peer may punish others; 0: none */
     int64_t ping_timeout_us;  /* for any byte after it; 20 s */
+    int64_t drain_us; /* a server's: from ek_h2_drain to the GOAWAY that names the
+                                 last stream, for requests that are under way; 1 s */
     /* Allowances of a connection: so many at once, the second figure more a second.
      * Past them the peer is told ENHANCE_YOUR_CALM and the connection closed. */
     uint32_t reset_burst, reset_rate; /* streams that a client resets, or makes us reset
@@ -163,7 +165,8 @@ bool ek_h2_is_ready(const struct ek_h2 *c);
 bool ek_h2_has_connect(const struct ek_h2 *c); /* the peer takes RFC 8441 */
 bool ek_h2_is_leaving(const struct ek_h2 *c);  /* GOAWAY was said or heard */
 
-/* GOAWAY; streams under way go on, then the connection closes. */
+/* GOAWAY; streams under way go on, then the connection closes. A server takes new ones
+ * for drain_us still (RFC 9113 6.8). Again: nothing. */
 void ek_h2_drain(struct ek_h2 *c);
 /* GOAWAY with this code, what is queued is sent if the socket takes it, and the
  * connection closed at the end of the turn. */

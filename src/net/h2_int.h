@@ -99,6 +99,7 @@ struct ek_h2 {
     bool is_ready;    /* the peer's SETTINGS came */
     bool is_goaway;   /* said or heard */
     bool has_reset;   /* RST_STREAM of ours left: frames behind it may still come */
+    bool was_drained; /* by ek_h2_drain: once is enough */
     bool is_draining; /* ours: the second GOAWAY is due */
     bool is_driving;
     bool is_out_full;    /* a DATA frame did not fit into context->out */

@@ -14,8 +14,8 @@
 #include <sys/socket.h>
 
 enum { READS_A_TURN = 4 };
-/* Long enough for a far client to read the GOAWAY; drain: for requests under way. */
-enum { LINGER_US = 1000 * 1000, DRAIN_US = 1000 * 1000 };
+/* Long enough for a far client to read the GOAWAY. */
+enum { LINGER_US = 1000 * 1000 };
 
 static int64_t now_of(const struct ek_h2 *c)
 {
@@ -361,7 +361,7 @@ static int64_t due_of(const struct ek_h2 *c)
     else if (is_to_ping(c))
         due = least(due, c->received_us + o->ping_interval_us);
     if (c->is_draining)
-        due = least(due, c->drain_us + DRAIN_US);
+        due = least(due, c->drain_us + o->drain_us);
     return due;
 }
 
@@ -417,7 +417,7 @@ static void check_time(struct ek_h2 *c, int64_t now)
         ek_h2_fail(c, EK_H2_NO_ERROR, "a PING was not answered", &n->ping_timeouts);
     if (c->state >= EK_H2_CLOSING)
         return;
-    if (c->is_draining && now >= c->drain_us + DRAIN_US)
+    if (c->is_draining && now >= c->drain_us + o->drain_us)
         end_drain(c);
     if (is_to_ping(c) && c->pinged_us == 0 &&
         now >= c->received_us + o->ping_interval_us)

@@ -380,6 +380,36 @@ static void a_drain_ends_when_its_streams_have(void **state)
     assert_string_equal(f->client.why, "");
 }
 
+/* A proxy that ends drains at each of its wakes; the client is one that stays. */
+static void a_drain_that_is_asked_for_again_begins_nothing_anew(void **state)
+{
+    static const char bytes[] = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+                                "\0\0\0\4\0\0\0\0\0"
+                                "\0\0\6\1\5\0\0\0\1\x82\x86\x84\x01\x01h";
+    struct fixture *f = *state;
+    struct ek_h2_options o;
+    int fds[2];
+    close_both(f);
+    f->server = (struct end){.consumes = true};
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
+    ek_h2_options_default(&o);
+    o.drain_us = 0;
+    assert_int_equal(open_end(f, &f->server, fds[0], true, &o), 0);
+    assert_int_equal(write(fds[1], bytes, sizeof bytes - 1), sizeof bytes - 1);
+    turns(f, 4);
+    assert_int_equal(f->server.n_calls, 1);
+    ek_h2_drain(f->server.conn);
+    turns(f, 4); /* the second GOAWAY has left */
+    o.drain_us = INT64_C(3600) * 1000000;
+    ek_h2_context_set(f->server.context, &o);
+    ek_h2_drain(f->server.conn);
+    turns(f, 4);
+    assert_int_equal(answer(&f->server.calls[0], 200, true), 0);
+    turns(f, 4);
+    assert_null(f->server.conn);
+    close(fds[1]);
+}
+
 /* What was never looked at may be tried elsewhere; what was lost may not. */
 static void streams_tell_whether_they_may_be_tried_elsewhere(void **state)
 {
@@ -488,6 +518,7 @@ int main(void)
         T(the_peers_stream_limit_is_kept),
         T(a_websocket_is_opened_only_where_the_peer_takes_it),
         T(a_drain_ends_when_its_streams_have),
+        T(a_drain_that_is_asked_for_again_begins_nothing_anew),
         T(streams_tell_whether_they_may_be_tried_elsewhere),
         T(streams_of_a_lost_connection_are_told),
         T(a_connection_whose_ids_ran_out_serves_its_last_stream),
