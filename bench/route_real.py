@@ -1,6 +1,7 @@
 """The same sessions through keel, HAProxy, Envoy and nginx, on backends that really burn CPU.
 
-    bench/route_real.py [--seeds 1-4] [--scenario steady|spike] [--json FILE] [--only NAME ...]
+    bench/route_real.py [--seeds 1-4] [--together N] [--scenario steady|spike] [--json FILE]
+                        [--only NAME ...]
 
 Each proxy has eight backends of its own (examples/voice.c: four of a size, four of twice
 that) and gets the same sessions at the same moments, all proxies side by side in one run:
@@ -42,7 +43,7 @@ HEAVY = 3                      # so many times as much
 LIGHT_DUTY, HEAVY_DUTY = 1 / 3, 1 / 2
 HEAVY_SHARE = 0.2
 PACE = 10                      # so many times faster than real
-INTERVAL = 1.5 / PACE          # s between frames of a light session
+INTERVAL = 0.3                 # s between frames of a light session
 ON = 10.0 / PACE               # s, mean spell
 MEDIAN, SIGMA, LONGEST = 240.0 / PACE, 1.0, 1200.0 / PACE    # s, of a session
 WINDOW = 10.0 / PACE           # s, smoothing of CPU
@@ -107,8 +108,11 @@ def spike(seed, seconds):
 # What is measured of one proxy ----------------------------------------------------------
 
 class Stack:
-    def __init__(self, name, index):
-        self.name, self.host = name, "127.0.%d." % (20 + index)
+    """A proxy, its backends and what they are measured to do with the sessions of a seed."""
+
+    def __init__(self, name, seed, plans, index):
+        self.name, self.seed, self.plans = name, seed, plans
+        self.host = "127.0.%d." % (20 + index)
         self.hosts = [self.host + str(k + 1) for k in range(len(CORES))]
         self.front = (self.host + "100", 8000)
         self.clear()
@@ -382,14 +386,14 @@ async def dial(stack, plan, at, burn_s):
         stack.refused += 1
 
 
-async def drive(stacks, plans, seconds, burn_s, warmup):
+async def drive(stacks, seconds, burn_s, warmup):
     loop = asyncio.get_running_loop()
     at = loop.time() + 0.5
     for s in stacks:
         s.clear()
-    dials = [asyncio.ensure_future(dial(s, p, at, burn_s)) for p in plans for s in stacks]
-    follows = {s.name: [asyncio.ensure_future(follow(s, k, at + seconds - 1))
-                        for k in range(len(CORES))] for s in stacks}
+    dials = [asyncio.ensure_future(dial(s, p, at, burn_s)) for s in stacks for p in s.plans]
+    follows = [[asyncio.ensure_future(follow(s, k, at + seconds - 1))
+                for k in range(len(CORES))] for s in stacks]
     then, late = at + warmup, 0.0
     await asyncio.sleep(then - loop.time())
     while loop.time() < at + seconds - 0.2:
@@ -400,27 +404,31 @@ async def drive(stacks, plans, seconds, burn_s, warmup):
             s.sample(now - then)
         then = now
     await asyncio.gather(*dials)
-    out = {}
-    for s in stacks:
-        frames = [await f for f in follows[s.name]]
+    out = collections.defaultdict(dict)
+    for s, those in zip(stacks, follows):
+        frames = [await f for f in those]
         burnt, unpaid = (sum(f[w] for f in frames) for w in ("burnt", "unpaid"))
-        out[s.name] = {
+        out[s.seed][s.name] = {
             "overloaded": s.over / s.time if s.time else 0.0, "peak": s.peak,
             "lost": unpaid / max(1, burnt + unpaid), "placed": s.placed, "refused": s.refused,
-            "sessions": len(plans), "dropped": s.dropped, "misplaced": s.misplaced,
+            "sessions": len(s.plans), "dropped": s.dropped, "misplaced": s.misplaced,
             "over_placed": s.over_placed, "told": s.told / max(s.asked, 1e-9),
             "spike_most": max(s.spike_at.values(), default=0)}
     await asyncio.sleep(0.7)               # what was ended is closed
     return out, late
 
 
-def run(names, scenario, seed, seconds, load, warmup):
-    """One run of all proxies: {name: measures}, and the generator's worst delay."""
+def run(names, scenario, seeds, seconds, load, warmup):
+    """All proxies with all seeds side by side: {seed: {name: measures}}, and the generator's
+    worst delay."""
     light = load * sum(CORES) / (AT_ONCE * MEAN_COST)        # cores of a light session, on
     burn_s = light * INTERVAL
     procs = []
     with tempfile.TemporaryDirectory() as folder:
-        stacks = [Stack(n, i) for i, n in enumerate(names)]
+        make = steady if scenario == "steady" else spike
+        plans = {seed: make(seed, seconds) for seed in seeds}
+        stacks = [Stack(n, seed, plans[seed], len(names) * i + k)
+                  for i, seed in enumerate(seeds) for k, n in enumerate(names)]
         with open(os.path.join(folder, "log"), "wb") as log:
             def start(args):
                 procs.append(subprocess.Popen(args, stdout=log, stderr=log, cwd=folder))
@@ -437,10 +445,11 @@ def run(names, scenario, seed, seconds, load, warmup):
                     if s.name == "envoy-orca":
                         start([sys.executable, os.path.abspath(__file__), "--serve-orca", *s.hosts])
                         time.sleep(1)
-                    start(KINDS[s.name][0](s, folder))
+                    own = os.path.join(folder, s.host)
+                    os.mkdir(own)
+                    start(KINDS[s.name][0](s, own))
                 time.sleep(3)
-                plans = (steady if scenario == "steady" else spike)(seed, seconds)
-                out, late = asyncio.run(drive(stacks, plans, seconds, burn_s, warmup))
+                out, late = asyncio.run(drive(stacks, seconds, burn_s, warmup))
                 ended = [p.args[0] for p in procs if p.poll() is not None]
                 if ended:
                     text = open(os.path.join(folder, "log")).read()[-600:]
@@ -510,6 +519,7 @@ def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--scenario", choices=("steady", "spike"), default="steady")
     p.add_argument("--seeds", default="1-4", help="FIRST-LAST")
+    p.add_argument("--together", type=int, default=1, help="so many seeds side by side")
     p.add_argument("--seconds", type=float)
     p.add_argument("--load", type=float, default=0.62, help="mean demand over quotas")
     p.add_argument("--only", nargs="*", help="of " + ", ".join(KINDS))
@@ -524,14 +534,16 @@ def main():
         print("left out: %s is not installed" % n, file=sys.stderr)
         names.remove(n)
     first, _, last = a.seeds.partition("-")
-    seconds = a.seconds or (300 if a.scenario == "steady" else 100)
+    seconds = a.seconds or (300 if a.scenario == "steady" else 50)
     warmup = min(WARMUP, seconds / 3) + (FILL if a.scenario == "steady" else 0)
     results = []
-    for seed in range(int(first), int(last or first) + 1):
-        out, late = run(names, a.scenario, seed, seconds, a.load, warmup)
-        results.append(out)
-        print("seed %d (generator at most %.0f ms late): " % (seed, late * 1e3) + ", ".join(
-            "%s %.1f%%" % (n, 100 * out[n]["overloaded"]) for n in names), flush=True)
+    seeds = range(int(first), int(last or first) + 1)
+    for i in range(0, len(seeds), a.together):
+        outs, late = run(names, a.scenario, seeds[i:i + a.together], seconds, a.load, warmup)
+        for seed, out in outs.items():
+            results.append(out)
+            print("seed %d (generator at most %.0f ms late): " % (seed, late * 1e3) + ", ".join(
+                "%s %.1f%%" % (n, 100 * out[n]["overloaded"]) for n in names), flush=True)
     columns = COLUMNS if a.scenario == "steady" else COLUMNS + (
         ("spike_most", "of 20 on one", 1, "%.0f"), ("over_placed", "while over quota", 1, "%.0f"))
     table(results, names, columns)
