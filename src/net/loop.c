@@ -8,17 +8,25 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/timerfd.h>
 #include <unistd.h>
 
 /* Descriptors handled in one turn; more wait for the next, level-triggered. */
 enum { BATCH = 64 };
 
-/* Invariant: timers[0,n_timers) is a binary heap on due_us and timers[i]->slot == i. */
+/* Timers of the same millisecond are met by one wake. */
+enum { TIMER_GRAIN_US = 1000 };
+
+/* Invariants: timers[0,n_timers) is a binary heap on due_us and timers[i]->slot == i;
+ * while the loop waits, timer_fd fires no later than the first of them is due (by
+ * TIMER_GRAIN_US). */
 struct ek_loop {
     int epoll_fd;
-    int wake_fd; /* eventfd: ek_loop_wake adds to it */
-    int stop_fd; /* eventfd: ek_loop_stop adds to it; no flag, because a write is
+    int wake_fd;      /* eventfd: ek_loop_wake adds to it */
+    int stop_fd;      /* eventfd: ek_loop_stop adds to it; no flag, because a write is
                     signal-safe and orders memory between threads */
+    int timer_fd;     /* watched for edges: a settime is all that it is told */
+    int64_t fires_us; /* when timer_fd does; INT64_MAX: it does not */
     bool is_stopped;
     bool is_woken;
     int64_t now_us;
@@ -144,21 +152,27 @@ static void run_timers(struct ek_loop *l)
     }
 }
 
-/* Timers beyond a year are there to have their place in the heap: a wait without an end
- * spares the system a timer for each wait. */
-static const int64_t never_us = INT64_C(365) * 24 * 3600 * 1000000;
-
-static int wait_ms(const struct ek_loop *l)
+/* A time-out of epoll_wait would be a timer that the system starts and stops for each
+ * wait. timer_fd is set when the first timer comes before it fires, and else left: what
+ * was stopped or moved meanwhile costs one wake for nothing.
+ * Returns the time-out: 0 when a timer is due, -1 otherwise. */
+static int arm_timer(struct ek_loop *l)
 {
-    enum { LONGEST_MS = 60 * 60 * 1000 };
-    if (l->n_timers == 0 || l->timers[0]->due_us - l->now_us > never_us)
+    if (l->n_timers == 0 || l->timers[0]->due_us > INT64_MAX - TIMER_GRAIN_US)
         return -1;
-    int64_t us = l->timers[0]->due_us - ek_clock_us();
-    if (us <= 0)
+    int64_t due_us = l->timers[0]->due_us;
+    if (due_us <= l->now_us)
         return 0;
-    /* Rounded up: a wait that ends before the timer is due would spin. */
-    int64_t ms = us / 1000 + (us % 1000 != 0);
-    return ms > LONGEST_MS ? LONGEST_MS : (int)ms;
+    int64_t at_us = (due_us + TIMER_GRAIN_US - 1) / TIMER_GRAIN_US * TIMER_GRAIN_US;
+    if (at_us >= l->fires_us)
+        return -1;
+    struct itimerspec t = {
+        .it_value = {.tv_sec = at_us / 1000000, .tv_nsec = at_us % 1000000 * 1000}};
+    int rc = timerfd_settime(l->timer_fd, TFD_TIMER_ABSTIME, &t, NULL);
+    assert(rc == 0); /* no time is too far or over */
+    (void)rc;
+    l->fires_us = at_us;
+    return -1;
 }
 
 /* Descriptors ------------------------------------------------------------------ */
@@ -246,14 +260,23 @@ void ek_watch_forget(struct ek_watch *w)
 
 /* The loop --------------------------------------------------------------------- */
 
-static int add_eventfd(struct ek_loop *l, int *fd)
+/* Our own are told from watches by pointing at their descriptor. */
+static int add_own(struct ek_loop *l, int *fd, uint32_t events)
 {
-    *fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-    /* Our own two are told from watches by pointing at their descriptor. */
-    struct epoll_event e = {.events = EPOLLIN, .data.ptr = fd};
-    if (*fd < 0 || epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, *fd, &e))
-        return EK_EIO;
-    return 0;
+    struct epoll_event e = {.events = events, .data.ptr = fd};
+    return *fd < 0 || epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, *fd, &e) ? EK_EIO : 0;
+}
+
+static int open_own(struct ek_loop *l)
+{
+    l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    l->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    l->stop_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    l->timer_fd = timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
+    int rc = l->epoll_fd < 0 ? EK_EIO : add_own(l, &l->wake_fd, EPOLLIN);
+    if (!rc)
+        rc = add_own(l, &l->stop_fd, EPOLLIN);
+    return rc ? rc : add_own(l, &l->timer_fd, EPOLLIN | EPOLLET);
 }
 
 int ek_loop_new(struct ek_loop **loop, struct ek_err *err)
@@ -261,10 +284,9 @@ int ek_loop_new(struct ek_loop **loop, struct ek_err *err)
     struct ek_loop *l = ek_calloc(1, sizeof *l);
     if (!l)
         return ek_err_set(err, EK_ENOMEM, "event loop: out of memory");
-    l->epoll_fd = l->wake_fd = l->stop_fd = -1;
     l->now_us = ek_clock_us();
-    l->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
-    if (l->epoll_fd < 0 || add_eventfd(l, &l->wake_fd) || add_eventfd(l, &l->stop_fd)) {
+    l->fires_us = INT64_MAX;
+    if (open_own(l)) {
         int rc = ek_err_set(err, EK_EIO, "event loop: %s", strerror(errno));
         ek_loop_free(l);
         return rc;
@@ -284,6 +306,7 @@ void ek_loop_free(struct ek_loop *loop)
     if (!loop)
         return;
     assert(loop->n_watched == 0);
+    close_fd(loop->timer_fd);
     close_fd(loop->stop_fd);
     close_fd(loop->wake_fd);
     close_fd(loop->epoll_fd);
@@ -340,6 +363,8 @@ static void run_batch(struct ek_loop *l, int n)
             l->is_woken = drain_fd(l->wake_fd);
         } else if (e.data.ptr == &l->stop_fd) {
             l->is_stopped = drain_fd(l->stop_fd);
+        } else if (e.data.ptr == &l->timer_fd) {
+            l->fires_us = INT64_MAX;
         } else {
             struct ek_watch *w = e.data.ptr;
             w->on_ready(w, from_epoll(e.events, w->interest));
@@ -353,7 +378,7 @@ int ek_loop_run(struct ek_loop *loop, struct ek_err *err)
     loop->now_us = ek_clock_us();
     loop->is_stopped = false;
     while (!loop->is_stopped) {
-        int n = epoll_wait(loop->epoll_fd, loop->batch, BATCH, wait_ms(loop));
+        int n = epoll_wait(loop->epoll_fd, loop->batch, BATCH, arm_timer(loop));
         if (n < 0 && errno != EINTR)
             return ek_err_set(err, EK_EIO, "event loop: %s", strerror(errno));
         loop->now_us = ek_clock_us();

@@ -17,6 +17,7 @@ struct fixture {
     struct ek_timer timers[MANY];
     int n_fired;
     int64_t last_due_us;
+    struct ek_rng rng;
     int n_again;
     struct ek_watch w[2];
     int ready[2];
@@ -102,6 +103,45 @@ static void a_hastened_timer_is_never_put_off(void **state)
     ek_timer_hasten(t, 0);
     run_for(f->loop, 1000);
     assert_int_equal(f->n_fired, 1);
+}
+
+/* Each that fires moves two others, sooner or later, or stops one. */
+static void shuffle(struct ek_timer *t)
+{
+    struct fixture *f = t->owner;
+    assert_true(t->due_us <= ek_loop_now_us(t->loop));
+    f->n_fired++;
+    for (int i = 0; i < 2; i++) {
+        struct ek_timer *other = &f->timers[ek_rng_below(&f->rng, MANY)];
+        if (ek_rng_below(&f->rng, 4) == 0)
+            ek_timer_stop(other);
+        else
+            assert_int_equal(
+                ek_timer_start(other, ek_rng_below(&f->rng, 2) ? 300 : 9000), 0);
+    }
+}
+
+static void no_wait_outlasts_a_timer_that_was_moved_since_the_last(void **state)
+{
+    struct fixture *f = *state;
+    struct ek_timer *guard = &f->timers[0];
+    ek_rng_init(&f->rng, 2);
+    for (int i = 0; i < MANY; i++)
+        ek_timer_init(&f->timers[i], f->loop, shuffle, f);
+    for (int i = 0; i < 20; i++)
+        assert_int_equal(ek_timer_start(&f->timers[i], 1000 * i), 0);
+    run_for(f->loop, 30000);
+    assert_true(f->n_fired > 0);
+    /* What the last wait was set for is gone, or sooner than what is left. */
+    for (int i = 0; i < MANY; i++)
+        ek_timer_stop(&f->timers[i]);
+    run_for(f->loop, 4000);
+    ek_timer_init(guard, f->loop, stop_loop, NULL);
+    assert_int_equal(ek_timer_start(guard, 3000), 0);
+    run_for(f->loop, 1000);
+    assert_int_equal(ek_timer_start(guard, 6000), 0);
+    assert_int_equal(ek_loop_run(f->loop, NULL), 0);
+    assert_true(guard->due_us <= ek_loop_now_us(f->loop));
 }
 
 static void restart_at_once(struct ek_timer *t)
@@ -376,6 +416,7 @@ int main(void)
         T(timers_fire_in_order_whatever_was_moved_and_stopped),
         T(a_hastened_timer_is_never_put_off),
         T(a_timer_that_restarts_itself_starves_nobody),
+        T(no_wait_outlasts_a_timer_that_was_moved_since_the_last),
         T(a_far_timer_does_not_overflow),
         T(watches_tell_what_is_ready),
         T(a_stopped_watch_is_not_called_even_when_it_was_ready),
