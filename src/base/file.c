@@ -177,9 +177,32 @@ static int write_all(int fd, const char *p, size_t n)
     return 0;
 }
 
+/* A rename would put a file in the place of a device, a pipe or the link to what a
+ * process has open (/dev/stdout). Of folders it says so itself. */
+static bool is_replaceable(const char *path)
+{
+    static const char open_ones[] = "/proc/";
+    char to[sizeof open_ones - 1];
+    struct stat st;
+    if (lstat(path, &st))
+        return true;
+    if (S_ISLNK(st.st_mode)) {
+        ssize_t n = readlink(path, to, sizeof to);
+        if (n == sizeof to && !memcmp(to, open_ones, sizeof to))
+            return false;
+        if (stat(path, &st))
+            return true;
+    }
+    return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
+}
+
 int ek_file_out_begin(struct ek_file_out *f, const char *path, struct ek_err *err)
 {
     *f = (struct ek_file_out){.path = path, .fd = -1};
+    if (!is_replaceable(path))
+        return ek_err_set(err, EK_EINVAL,
+                          "%s: is a device or a pipe, expected the name of a file",
+                          path);
     /* The thread's number: no two live writers share it. */
     int len = snprintf(f->aside, sizeof f->aside, "%s.%ld.tmp", path, (long)gettid());
     if (len < 0 || (size_t)len >= sizeof f->aside)

@@ -43,8 +43,8 @@ int ek_file_in_read(struct ek_file_in *f, void *p, size_t n, size_t *got,
 void ek_file_in_close(struct ek_file_in *f); /* any number of times */
 
 /* Replaces `path` as a whole: written aside, flushed to disk, renamed. Errors: EK_EIO,
- * EK_EPERM, EK_ENOENT (no such folder), EK_EINVAL (a folder), EK_ELIMIT (path too
- * long); the old file stays. */
+ * EK_EPERM, EK_ENOENT (no such folder), EK_EINVAL (a folder, a device, a pipe),
+ * EK_ELIMIT (path too long); what is there stays. */
 int ek_file_write(const char *path, const void *p, size_t n,
                   struct ek_err *err) EK_MUST_USE;
 

@@ -176,6 +176,27 @@ static void a_link_at_the_temporary_name_is_not_followed(void **state)
     ek_file_close(&f);
 }
 
+/* A pipe, a link to it, and a link into /proc, as /dev/stdout is one. */
+static void what_is_no_file_is_not_replaced(void **state)
+{
+    (void)state;
+    char fifo[256], to_fifo[256], open_one[256];
+    struct ek_err err = EK_ERR_INIT;
+    struct stat st;
+    assert_int_equal(mkfifo(in_folder(fifo, "fifo"), 0600), 0);
+    assert_int_equal(symlink(fifo, in_folder(to_fifo, "to-fifo")), 0);
+    assert_int_equal(symlink("/proc/self/fd/1", in_folder(open_one, "stdout")), 0);
+    const char *const all[] = {fifo, to_fifo, open_one};
+    int before = count_files();
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        assert_int_equal(ek_file_write(all[i], "x", 1, &err), EK_EINVAL);
+        assert_memory_equal(err.text, all[i], strlen(all[i]));
+        assert_int_equal(lstat(all[i], &st), 0);
+        assert_true(i ? S_ISLNK(st.st_mode) : S_ISFIFO(st.st_mode));
+    }
+    assert_int_equal(count_files(), before);
+}
+
 static void no_memory_is_an_error_and_keeps_the_buffer(void **state)
 {
     (void)state;
@@ -229,6 +250,7 @@ int main(void)
         cmocka_unit_test(a_pipe_is_read_to_its_end),
         cmocka_unit_test(a_failed_write_keeps_the_old_file_and_leaves_nothing),
         cmocka_unit_test(a_link_at_the_temporary_name_is_not_followed),
+        cmocka_unit_test(what_is_no_file_is_not_replaced),
         cmocka_unit_test(no_memory_is_an_error_and_keeps_the_buffer),
         cmocka_unit_test(bytes_are_shown_in_the_unit_that_fits),
     };
