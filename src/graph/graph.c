@@ -118,6 +118,7 @@ static struct ek_value *value_add(struct ek_graph *g, const char *name, int axis
     v->cols = cols;
     v->base = g->n_values - 1;
     v->node = v->param = -1;
+    v->place = EK_PLACE_WHOLE;
     for (int i = 0; i < EK_SLOT_COUNT; i++)
         v->piece[i] = -1;
     return v;
@@ -156,6 +157,7 @@ int ek_graph_param(struct ek_graph *g, const struct ek_param_spec *spec)
     v->kind = EK_VALUE_PARAM;
     v->type = EK_DTYPE_F32;
     v->param = id;
+    v->place = ek_params_get(g->params, id)->place;
     v->needs_grad = true;
     return g->n_values - 1;
 }

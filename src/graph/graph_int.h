@@ -49,6 +49,7 @@ struct ek_value {
     int64_t first_col;
     int node;                             /* that makes it; -1 */
     int param;                            /* id in the set; -1 */
+    enum ek_place place;                  /* what of it is in this process */
     int n_sources;                        /* of a parameter: of gradient rows */
     bool needs_grad, is_output, has_grad; /* has_grad: backward reaches it */
     bool needs_zero;                      /* its gradient starts from a zero step */
