@@ -167,6 +167,10 @@ static int train(struct ek_train *t, const struct settings *set, struct shown *s
     rc = ek_train_run(t, err);
     if (shown->what)
         ek_progress_end(&shown->progress);
+    if (rc == EK_ECANCELED && shown->has_failed) { /* nobody asked for a stop */
+        err->status = EK_EIO;
+        return ek_err_prefix(err, "standard output: %s", ek_status_text(EK_EIO));
+    }
     if (rc || set->json)
         return rc;
     rc = ek_train_report(out, t);
@@ -217,6 +221,12 @@ static bool check_settings(struct settings *set, const struct ek_opt_args *args,
     char place[512];
     const char *key;
     int rc = ek_train_config_check(&set->config, &key, arena, &err);
+    if (!rc && set->resume && set->overwrite) {
+        key = NULL;
+        rc = ek_err_set(&err, EK_EINVAL,
+                        "--resume goes on with a run and --overwrite begins anew, "
+                        "expected one of them");
+    }
     if (!rc && !set->resume && !set->overwrite && !set->check && !set->explain &&
         has_run(&set->config)) {
         key = "run.dir";

@@ -54,7 +54,7 @@ static int check(const struct ek_rec_config *c, const struct ek_rec_shape *s,
                     s->columns[k].name, s->columns[i].name, EK_GEM_NAME);
     if (c->has_times && s->lacks_times)
         return ek_err_set(err, EK_EINVAL,
-                          "has_times: true; expected false: the log has no times");
+                          "times: true; expected false: the log has no times");
     return 0;
 }
 

@@ -50,7 +50,7 @@ const struct ek_opt ek_train_keys[] = {
          "where checkpoints, logs and plots go; empty: runs/NAME"),
     INT("run.seed", run.seed, "1", 0, 0x1p53,
         "of initial values, order, dropout and negatives"),
-    INT("run.threads", run.threads, "0", 0, 1024, "0: one a core"),
+    INT("run.threads", run.threads, "0", 0, 256, "0: one a core"),
 
     TEXT("data.path", data.path, "", "FILE", "the log of events; needed"),
     CHOICE("data.format", data.format, "auto", "auto|pack|s3rec|recbole|csv|tsv",
@@ -101,7 +101,7 @@ const struct ek_opt ek_train_keys[] = {
          "scores are divided by it"),
     INT("model.seeds", model.seeds, "4", 1, 256, "gem: pooled rows of a sequence"),
     INT("model.rank", model.rank, "4", 1, 256, "gem: of the factorisation machines"),
-    INT("model.experts", model.experts, "2", 1, 64, "gem: of the mixture"),
+    INT("model.experts", model.experts, "2", 1, 16, "gem: of the mixture"),
     INT("model.window", model.window, "0", 0, 65536,
         "gem: of self-attention; 0: blocks of 64"),
     INT("model.chunk", model.chunk, "0", 0, 65536,

@@ -75,6 +75,20 @@ static int raise_ceiling(const struct ek_train *t, enum ek_part part,
     return 0;
 }
 
+/* A value that the model refuses is told by the configuration's key, "model.seeds". */
+static void name_key(struct ek_err *err)
+{
+    const size_t n = strcspn(err->text, ":"), section = strlen("model.");
+    for (const struct ek_opt *o = ek_train_keys; o->name; o++)
+        if (!strncmp(o->name, "model.", section) && strlen(o->name) == section + n &&
+            !strncmp(o->name + section, err->text, n)) {
+            char text[sizeof err->text];
+            memcpy(text, err->text, sizeof text);
+            (void)ek_err_set(err, err->status, "model.%s", text);
+            return;
+        }
+}
+
 static int build_models(struct ek_train *t, struct ek_err *err)
 {
     struct ek_graph_options o = {.team = t->team,
@@ -91,6 +105,8 @@ static int build_models(struct ek_train *t, struct ek_err *err)
                                  .lacks_times = !t->data->events.times};
     ek_train_rec_config(&t->rec, t->c);
     int rc = ek_rec_new(&t->model, t->params, &t->rec, &shape, &o, err);
+    if (rc == EK_EINVAL && err)
+        name_key(err);
     if (rc)
         return rc;
     shape.max_rows = shape.max_sequences = 0;

@@ -108,6 +108,9 @@ class Train(unittest.TestCase):
                 (log + "data.skip: [nothing]\n", "bad.yaml:2:13: data.skip: "),
                 (log + "train: [1]\n", ":2:8: train is a section"),
                 (log + "train: {max_bytes: 1KiB}\n", "the ceiling is 1024"),
+                (log + "model: {kind: gem, seeds: 256}\n",
+                 "bad.yaml:2:27: model.seeds: 256; expected 1 to 64 for gem"),
+                (log + "model: {dim: 1024}\n", "model.heads: 1 make heads of 1024; expected heads of at most 256"),
         ):
             done = self.train(config=self.put(text))
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
@@ -116,9 +119,22 @@ class Train(unittest.TestCase):
         done = self.train("--set", "model.dmi=3")
         self.assertEqual(done.returncode, 2)
         self.assertIn("--set: unknown key 'model.dmi', did you mean 'model.dim'?", done.stderr)
+        done = self.train("--resume", "--overwrite")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("expected one of them", done.stderr)
         done = keelkit.keel("train", "/absent.yaml")
         self.assertEqual(done.returncode, 2)
         self.assertEqual(keelkit.keel("train").returncode, 2)
+
+    def test_a_log_that_nobody_takes_ends_the_run_with_code_1(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            done = subprocess.run([os.environ["KEEL"], "train", self.put(
+                f"run.dir: {self.folder}/full\ndata.path: {self.folder}/log.pack\n"
+                "log.every: 1\n"), "--json"], stdout=full, stderr=subprocess.PIPE,
+                text=True, timeout=120)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, "keel train: standard output: .*: stopped behind step")
+        self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
     def test_a_bad_log_is_code_3(self):
         done = self.train("--set", "data.path=/absent.txt")

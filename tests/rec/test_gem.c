@@ -402,7 +402,7 @@ static void what_it_cannot_be_is_refused_in_words(void **state)
     c.click_weight = -1;
     refuse(&c, &s, "click_weight: -1; expected 0 or more");
     s.lacks_times = true;
-    refuse(&good, &s, "has_times: true; expected false: the log has no times");
+    refuse(&good, &s, "times: true; expected false: the log has no times");
     static const char alike[2][43] = {"a.name.of.forty.bytes.with.an.end.of.its.1",
                                       "a.name.of.forty.bytes.with.an.end.of.its.2"};
     const struct ek_rec_column twins[2] = {{.name = alike[0]}, {.name = alike[1]}};
