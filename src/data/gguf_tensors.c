@@ -56,10 +56,10 @@ static const struct ggml_type ggml_types[] = {
     [31] = {"q4_0_4_4", -1},
     [32] = {"q4_0_4_8", -1},
     [33] = {"q4_0_8_8", -1},
-    [34] = {"tq1_0", -1},
-    [35] = {"tq2_0", -1},
-    [39] = {"mxfp4", -1},
-    [40] = {"nvfp4", -1},
+    [34] = {"tq1_0", EK_DTYPE_TQ1_0},
+    [35] = {"tq2_0", EK_DTYPE_TQ2_0},
+    [39] = {"mxfp4", EK_DTYPE_MXFP4},
+    [40] = {"nvfp4", EK_DTYPE_NVFP4},
     [41] = {"q1_0", -1},
 };
 #define N_GGML_TYPES (sizeof ggml_types / sizeof ggml_types[0])

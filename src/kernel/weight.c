@@ -65,6 +65,8 @@ enum ek_weight_format ek_weight_keep(enum ek_dtype t)
 {
     switch (t) {
     case EK_DTYPE_Q4_0:
+    case EK_DTYPE_TQ1_0:
+    case EK_DTYPE_TQ2_0:
         return EK_WEIGHT_I4S;
     case EK_DTYPE_Q4_1:
     case EK_DTYPE_Q4_K:
@@ -78,6 +80,8 @@ enum ek_weight_format ek_weight_keep(enum ek_dtype t)
     case EK_DTYPE_Q2_K:
     case EK_DTYPE_IQ4_NL:
     case EK_DTYPE_IQ4_XS:
+    case EK_DTYPE_MXFP4:
+    case EK_DTYPE_NVFP4:
     case EK_DTYPE_Q8_0:
         return EK_WEIGHT_I8;
     case EK_DTYPE_E4M3:

@@ -12,7 +12,7 @@
  *   I8      32 i8, f16 scale                                  exact from q8_0
  *   I6      32 codes of 6 bits, i8 scale a 16, f32 a 256      exact from q6_k, q3_k
  *   I4      32 nibbles, f16 scale and f16 minimum             exact from q4_0, q4_1
- *   I4S     32 nibbles, f16 scale; symmetric, d (q - 8)       exact from q4_0
+ *   I4S     32 nibbles, f16 scale; symmetric, d (q - 8)       exact from q4_0, tq*
  */
 #ifndef EVENKEEL_KERNEL_WEIGHT_H
 #define EVENKEEL_KERNEL_WEIGHT_H
@@ -49,9 +49,9 @@ const char *ek_weight_name(enum ek_weight_format f);
 /* Bytes of the packed matrix, padding included; 0 on overflow. */
 size_t ek_weight_bytes(enum ek_weight_format f, int64_t N, int64_t K);
 
-/* The format that keeps `t` with the least loss and no waste: q4_0 -> I4S; q4_1, q4_k
- * -> I4; q3_k, q6_k -> I6; q2_k, q5_*, q8_0, iq4_* -> I8; e4m3 -> E4M3; f16, bf16, f32
- * -> BF16. */
+/* The format that keeps `t` with the least loss and no waste: q4_0, tq1_0, tq2_0 -> I4S;
+ * q4_1, q4_k -> I4; q3_k, q6_k -> I6; q2_k, q5_*, q8_0, iq4_*, mxfp4, nvfp4 -> I8; e4m3
+ * -> E4M3; f16, bf16, f32 -> BF16. */
 enum ek_weight_format ek_weight_keep(enum ek_dtype t);
 
 /* Packs rows [n0,n1) of the (N,K) matrix whose row n0 begins at `rows` in format t

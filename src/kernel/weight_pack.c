@@ -78,6 +78,13 @@ static void i8_store(const struct row *a, int64_t g, const int8_t q[EK_GROUP],
         memcpy(codes + ek_at_i8(a->r, k), u + k, 4);
 }
 
+/* The scale with which an mxfp4 group's codes, 0 to +-12, stay; else the next best. */
+static uint16_t mxfp4_scale(const struct row *a, int64_t g, uint16_t other)
+{
+    float d = 0.5f * ek_e8m0_to_f32(a->src[g * 17]);
+    return d >= 0x1p-24f && d <= 0x1p15f ? ek_f32_to_f16(d) : other;
+}
+
 static void put_i8(const struct row *a, int64_t g)
 {
     int8_t q[EK_GROUP];
@@ -96,6 +103,8 @@ static void put_i8(const struct row *a, int64_t g)
         d = load_u16(a->src + g * 22); /* its codes -16..15 fit */
     if (a->t == EK_DTYPE_IQ4_NL)
         d = load_u16(a->src + g * 18); /* its codes -127..113 fit */
+    if (a->t == EK_DTYPE_MXFP4)
+        d = mxfp4_scale(a, g, d);
     float scale = ek_f16_to_f32(d), inv = scale != 0 ? 1.0f / scale : 0.0f;
     for (int k = 0; k < EK_GROUP; k++) {
         float x = rintf(v[k] * inv);
@@ -210,6 +219,18 @@ static uint16_t i4s_from_f32(uint8_t q[EK_GROUP], const struct row *a, int64_t g
     return d;
 }
 
+/* tq1_0, tq2_0: -1, 0, 1 (tq2_0 could say 2) times the block's scale, which stays. */
+static uint16_t i4s_from_ternary(uint8_t q[EK_GROUP], const struct row *a, int64_t g)
+{
+    int64_t size = (int64_t)ek_dtype_block_bytes(a->t);
+    uint16_t d = load_u16(a->src + g / 8 * size + size - 2);
+    float v[EK_GROUP], scale = ek_f16_to_f32(d);
+    group_f32(v, a, g);
+    for (int k = 0; k < EK_GROUP; k++)
+        q[k] = (uint8_t)(8 + (scale != 0 ? (int)(v[k] / scale) : 0));
+    return d;
+}
+
 static void put_i4s(const struct row *a, int64_t g)
 {
     unsigned char bytes[16];
@@ -220,8 +241,9 @@ static void put_i4s(const struct row *a, int64_t g)
         d = load_u16(block);
         codes = block + 2;
     } else {
+        bool is_ternary = a->t == EK_DTYPE_TQ1_0 || a->t == EK_DTYPE_TQ2_0;
         uint8_t q[EK_GROUP];
-        d = i4s_from_f32(q, a, g);
+        d = is_ternary ? i4s_from_ternary(q, a, g) : i4s_from_f32(q, a, g);
         i4_join(bytes, q);
     }
     ((uint16_t *)(void *)ek_i4s_scales(a->panel, g))[a->r] = d;

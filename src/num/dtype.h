@@ -37,7 +37,11 @@
     X(Q2_K, "q2_k", 256, 84)                                                           \
     X(Q3_K, "q3_k", 256, 110)                                                          \
     X(IQ4_NL, "iq4_nl", 32, 18)                                                        \
-    X(IQ4_XS, "iq4_xs", 256, 136)
+    X(IQ4_XS, "iq4_xs", 256, 136)                                                      \
+    X(MXFP4, "mxfp4", 32, 17)                                                          \
+    X(NVFP4, "nvfp4", 64, 36)                                                          \
+    X(TQ1_0, "tq1_0", 256, 54)                                                         \
+    X(TQ2_0, "tq2_0", 256, 66)
 
 enum ek_dtype {
 #define X(suffix, name, elems, bytes) EK_DTYPE_##suffix,

@@ -111,6 +111,10 @@ static const struct {
     [EK_DTYPE_Q3_K] = {ek_block_q3_k, NULL, 1, 108},
     [EK_DTYPE_IQ4_NL] = {ek_block_iq4_nl, NULL, 1, 0},
     [EK_DTYPE_IQ4_XS] = {ek_block_iq4_xs, NULL, 1, 0},
+    [EK_DTYPE_MXFP4] = {ek_block_mxfp4, NULL, 0, 0},
+    [EK_DTYPE_NVFP4] = {ek_block_nvfp4, NULL, 0, 0},
+    [EK_DTYPE_TQ1_0] = {ek_block_tq1_0, NULL, 1, 52},
+    [EK_DTYPE_TQ2_0] = {ek_block_tq2_0, NULL, 1, 64},
 };
 
 bool ek_quant_can_read(enum ek_dtype t)
@@ -143,6 +147,16 @@ void ek_quant_from_f32(void *out, enum ek_dtype t, const float *in, size_t n)
         table[t].write(p, in + i);
 }
 
+/* The scales of the blocks of e2m1 are bytes: none is NaN, nor 6 times it, the largest
+ * element there may be, beyond f32. */
+static bool has_finite_bytes(enum ek_dtype t, const uint8_t *p)
+{
+    bool is_good = t != EK_DTYPE_MXFP4 || isfinite(6.0f * ek_e8m0_to_f32(p[0]));
+    for (int i = 0; t == EK_DTYPE_NVFP4 && i < 4; i++)
+        is_good = is_good && isfinite(ek_e4m3_to_f32(p[i]));
+    return is_good;
+}
+
 /* Whether the block at p has only finite scales, or the plain element is finite. A
  * double beyond f32's range counts as not finite: no kernel could use it. */
 static bool block_is_finite(enum ek_dtype t, const uint8_t *p)
@@ -155,7 +169,7 @@ static bool block_is_finite(enum ek_dtype t, const uint8_t *p)
     for (int i = 0; i < table[t].n_scales; i++)
         if (!isfinite(ek_load_f16(p + table[t].scale_at + 2 * i)))
             return false;
-    return true;
+    return has_finite_bytes(t, p);
 }
 
 bool ek_quant_is_finite(enum ek_dtype t, const void *in, size_t n, size_t *at)

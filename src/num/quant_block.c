@@ -14,6 +14,12 @@
  *                                            bit 2 of q in h
  *   iq4_nl f16 d | qs[16]                    w = d code[q]; order as in q4_0
  *   iq4_xs f16 d | u16 sh | sl[4] | qs[128]  8 groups of 32: w = d (s-32) code[q]
+ *   mxfp4  e8m0 d | qs[16]                   w = d e2m1(q); order as in q4_0
+ *   nvfp4  e4m3 d[4] | qs[32]                4 groups of 16: w = d e2m1(q); byte j of a
+ *                                            group: elements j, j+8; d's sign is none
+ *   tq1_0  qs[48] | qh[4] | f16 d            w = d (q-1); digits of base 3, first the
+ *                                            highest, five a byte, four in qh
+ *   tq2_0  qs[64] | f16 d                    w = d (q-1); 2 bits each, halves of 128
  *
  * Source: the GGUF format's reference quantisation (element order and rounding), tested
  * against the PyPI package gguf by tests/num/check_quant_gguf.py.
@@ -178,6 +184,56 @@ void ek_block_iq4_xs(float *out, const uint8_t *in)
             out[32 * g + j] = d * (float)(s - 32) * (float)iq4_codes[qs[j] & 15];
             out[32 * g + 16 + j] = d * (float)(s - 32) * (float)iq4_codes[qs[j] >> 4];
         }
+    }
+}
+
+/* Twice what an e2m1 code stands for. */
+static const int8_t e2m1_codes[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                      0, -1, -2, -3, -4, -6, -8, -12};
+
+void ek_block_mxfp4(float *out, const uint8_t *in)
+{
+    float d = 0.5f * ek_e8m0_to_f32(in[0]);
+    for (int j = 0; j < 16; j++) {
+        out[j] = d * (float)e2m1_codes[in[1 + j] & 15];
+        out[j + 16] = d * (float)e2m1_codes[in[1 + j] >> 4];
+    }
+}
+
+void ek_block_nvfp4(float *out, const uint8_t *in)
+{
+    for (int e = 0; e < 64; e++) {
+        int g = e / 16, j = e % 16, q = in[4 + 8 * g + j % 8] >> 4 * (j / 8) & 15;
+        out[e] = 0.5f * ek_e4m3_to_f32(in[g] & 0x7f) * (float)e2m1_codes[q];
+    }
+}
+
+/* Digit n in [0,5) of a byte, which is ceil(number * 256 / 243), less 1. */
+static float trit(uint8_t byte, int n)
+{
+    static const uint8_t powers[5] = {1, 3, 9, 27, 81};
+    uint8_t rest = (uint8_t)(byte * powers[n]);
+    return (float)((rest * 3 >> 8) - 1);
+}
+
+void ek_block_tq1_0(float *out, const uint8_t *in)
+{
+    float d = ek_load_f16(in + 52);
+    for (int e = 0; e < 160; e++)
+        out[e] = d * trit(in[e % 32], e / 32);
+    for (int e = 0; e < 80; e++)
+        out[160 + e] = d * trit(in[32 + e % 16], e / 16);
+    for (int e = 0; e < 16; e++)
+        out[240 + e] = d * trit(in[48 + e % 4], e / 4);
+}
+
+void ek_block_tq2_0(float *out, const uint8_t *in)
+{
+    float d = ek_load_f16(in + 64);
+    for (int e = 0; e < 256; e++) {
+        /* halves of 128; in a half, quarter p of 32 */
+        int half = e / 128, p = e % 128 / 32, l = e % 32;
+        out[e] = d * (float)((in[32 * half + l] >> 2 * p & 3) - 1);
     }
 }
 

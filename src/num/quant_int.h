@@ -30,6 +30,10 @@ void ek_block_q2_k(float *out, const uint8_t *in);
 void ek_block_q3_k(float *out, const uint8_t *in);
 void ek_block_iq4_nl(float *out, const uint8_t *in);
 void ek_block_iq4_xs(float *out, const uint8_t *in);
+void ek_block_mxfp4(float *out, const uint8_t *in);
+void ek_block_nvfp4(float *out, const uint8_t *in);
+void ek_block_tq1_0(float *out, const uint8_t *in);
+void ek_block_tq2_0(float *out, const uint8_t *in);
 
 /* The block at `out` = x[32], rounded. */
 void ek_block_to_q4_0(uint8_t *out, const float *x);

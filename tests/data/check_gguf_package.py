@@ -18,7 +18,7 @@ except ImportError as missing:
 PROBE = os.path.join(os.environ.get("EK_BIN", ""), "tests", "probe_files")
 Q = gguf.GGMLQuantizationType
 QUANTS = [Q.Q4_0, Q.Q4_1, Q.Q5_0, Q.Q5_1, Q.Q8_0, Q.Q4_K, Q.Q5_K, Q.Q6_K, Q.Q2_K, Q.Q3_K,
-          Q.IQ4_NL, Q.IQ4_XS]
+          Q.IQ4_NL, Q.IQ4_XS, Q.MXFP4, Q.NVFP4, Q.TQ1_0, Q.TQ2_0]
 PLAIN = {"f32": np.float32, "f16": np.float16, "f64": np.float64, "i8": np.int8,
          "i16": np.int16, "i32": np.int32, "i64": np.int64}
 
@@ -34,10 +34,13 @@ def random_blocks(rng, qtype, shape):
     block, size = gguf.GGML_QUANT_SIZES[qtype]
     rows = rng.integers(0, 256, (shape[0], shape[1] // block, size), dtype=np.uint8)
     scale = rng.uniform(-2, 2, rows.shape[:2] + (2,)).astype(np.float16).view(np.uint8)
-    where = {Q.Q6_K: [size - 2], Q.Q3_K: [size - 2], Q.Q2_K: [size - 4, size - 2]}.get(
+    where = {Q.Q6_K: [size - 2], Q.Q3_K: [size - 2], Q.Q2_K: [size - 4, size - 2],
+             Q.TQ1_0: [size - 2], Q.TQ2_0: [size - 2], Q.MXFP4: [], Q.NVFP4: []}.get(
         qtype, [0, 2] if qtype in (Q.Q4_1, Q.Q5_1, Q.Q4_K, Q.Q5_K) else [0])
     for i, at in enumerate(where):
         rows[:, :, at:at + 2] = scale[:, :, 2 * i:2 * i + 2]
+    n = {Q.MXFP4: 1, Q.NVFP4: 4}.get(qtype, 0)  # scales of one byte
+    rows[:, :, :n] = rng.integers(100, 126, rows.shape[:2] + (n,))
     return rows.reshape(shape[0], -1)
 
 

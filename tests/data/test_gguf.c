@@ -631,12 +631,14 @@ static void unread_type_is_named(void **state)
         &b, EK_EUNSUP,
         "t.gguf: tensor 'w': type 16 (iq2_xxs) is not supported; known: f32, "
         "f16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, q5_k, q6_k, "
-        "iq4_nl, iq4_xs, i8, i16, i32, i64, f64, bf16");
+        "iq4_nl, iq4_xs, i8, i16, i32, i64, f64, bf16, tq1_0, tq2_0, mxfp4, "
+        "nvfp4");
     put_one(&b, (uint64_t[]){256}, 1, 0xdeadbeef, 0);
     expect_refusal(&b, EK_EFORMAT,
                    "t.gguf: tensor 'w': type 3735928559 (unknown) is not supported; "
                    "known: f32, f16, q4_0, q4_1, q5_0, q5_1, q8_0, q2_k, q3_k, q4_k, "
-                   "q5_k, q6_k, iq4_nl, iq4_xs, i8, i16, i32, i64, f64, bf16");
+                   "q5_k, q6_k, iq4_nl, iq4_xs, i8, i16, i32, i64, f64, bf16, "
+                   "tq1_0, tq2_0, mxfp4, nvfp4");
 }
 
 static void offset_past_the_end_is_refused(void **state)

@@ -30,12 +30,17 @@ static void random_rows(struct fixture *f, enum ek_dtype t, int64_t N, int64_t K
             int has_min = t == EK_DTYPE_Q4_1 || t == EK_DTYPE_Q5_1 ||
                           t == EK_DTYPE_Q4_K || t == EK_DTYPE_Q5_K ||
                           t == EK_DTYPE_Q2_K;
-            int at = t == EK_DTYPE_Q6_K   ? 208
-                     : t == EK_DTYPE_Q3_K ? 108
-                     : t == EK_DTYPE_Q2_K ? 80
-                                          : 0;
+            int at = t == EK_DTYPE_Q6_K                           ? 208
+                     : t == EK_DTYPE_Q3_K                         ? 108
+                     : t == EK_DTYPE_Q2_K                         ? 80
+                     : t == EK_DTYPE_TQ1_0 || t == EK_DTYPE_TQ2_0 ? (int)size - 2
+                                                                  : 0;
             if (block > 1 && (s == 0 || has_min))
                 memcpy(p + at + 2 * s, &h, 2);
+            if (t == EK_DTYPE_MXFP4) /* a power of two near 1 */
+                p[0] = (unsigned char)(120 + ek_rng_below(rng, 9));
+            for (int i = 0; t == EK_DTYPE_NVFP4 && i < 4; i++)
+                p[i] = (unsigned char)(0x30 + ek_rng_below(rng, 16));
         }
         if (block == 1) {
             float x = random_float(rng);
@@ -162,9 +167,24 @@ static void f32_holds_every_format_exactly(void **state)
                                         {EK_WEIGHT_I8, EK_DTYPE_Q5_0, 0, 64},
                                         {EK_WEIGHT_BF16, EK_DTYPE_E4M3, 0, 37},
                                         {EK_WEIGHT_I8, EK_DTYPE_IQ4_NL, 0, 96},
+                                        {EK_WEIGHT_I8, EK_DTYPE_MXFP4, 0, 96},
                                         {EK_WEIGHT_F32, EK_DTYPE_Q2_K, 0, 256},
                                         {EK_WEIGHT_F32, EK_DTYPE_Q3_K, 0, 256},
-                                        {EK_WEIGHT_F32, EK_DTYPE_IQ4_XS, 0, 256}};
+                                        {EK_WEIGHT_F32, EK_DTYPE_IQ4_XS, 0, 256},
+                                        {EK_WEIGHT_F32, EK_DTYPE_MXFP4, 0, 96},
+                                        {EK_WEIGHT_F32, EK_DTYPE_NVFP4, 0, 192},
+                                        {EK_WEIGHT_F32, EK_DTYPE_TQ1_0, 0, 256},
+                                        {EK_WEIGHT_F32, EK_DTYPE_TQ2_0, 0, 256}};
+    expect_pairs(pairs, COUNT(pairs), true);
+}
+
+static void int4_holds_ternary_weights_exactly(void **state)
+{
+    (void)state;
+    static const struct pair pairs[] = {{EK_WEIGHT_I4S, EK_DTYPE_TQ1_0, 0, 256},
+                                        {EK_WEIGHT_I4S, EK_DTYPE_TQ1_0, 0, 768},
+                                        {EK_WEIGHT_I4S, EK_DTYPE_TQ2_0, 0, 256},
+                                        {EK_WEIGHT_I4S, EK_DTYPE_TQ2_0, 0, 768}};
     expect_pairs(pairs, COUNT(pairs), true);
 }
 
@@ -186,6 +206,7 @@ static void other_formats_round_to_nearest(void **state)
                                  {EK_WEIGHT_I8, EK_DTYPE_Q2_K, i8, 256},
                                  {EK_WEIGHT_I8, EK_DTYPE_Q3_K, i8, 256},
                                  {EK_WEIGHT_I8, EK_DTYPE_IQ4_XS, i8, 256},
+                                 {EK_WEIGHT_I8, EK_DTYPE_NVFP4, i8, 192},
                                  {EK_WEIGHT_I6, EK_DTYPE_F32, i6, 33},
                                  {EK_WEIGHT_I6, EK_DTYPE_BF16, i6, 257},
                                  {EK_WEIGHT_I6, EK_DTYPE_Q8_0, i6, 288},
@@ -246,6 +267,10 @@ static void each_type_keeps_its_format(void **state)
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q3_K), EK_WEIGHT_I6);
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q5_K), EK_WEIGHT_I8);
     assert_int_equal(ek_weight_keep(EK_DTYPE_IQ4_NL), EK_WEIGHT_I8);
+    assert_int_equal(ek_weight_keep(EK_DTYPE_MXFP4), EK_WEIGHT_I8);
+    assert_int_equal(ek_weight_keep(EK_DTYPE_NVFP4), EK_WEIGHT_I8);
+    assert_int_equal(ek_weight_keep(EK_DTYPE_TQ1_0), EK_WEIGHT_I4S);
+    assert_int_equal(ek_weight_keep(EK_DTYPE_TQ2_0), EK_WEIGHT_I4S);
     assert_int_equal(ek_weight_keep(EK_DTYPE_Q8_0), EK_WEIGHT_I8);
     assert_int_equal(ek_weight_keep(EK_DTYPE_E4M3), EK_WEIGHT_E4M3);
     assert_int_equal(ek_weight_keep(EK_DTYPE_F16), EK_WEIGHT_BF16);
@@ -260,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(codes_that_fit_move_unchanged_and_need_no_scratch),
         cmocka_unit_test(f32_holds_every_format_exactly),
+        cmocka_unit_test(int4_holds_ternary_weights_exactly),
         cmocka_unit_test(other_formats_round_to_nearest),
         cmocka_unit_test(packing_in_ranges_gives_the_same_bytes),
         cmocka_unit_test(block_scales_multiply_their_block),

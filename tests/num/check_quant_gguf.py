@@ -17,7 +17,10 @@ TYPES = gguf.GGMLQuantizationType
 # type: places of the f16 scales in a block
 READ = {"q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0],
         "q4_k": [0, 2], "q5_k": [0, 2], "q6_k": [208],
-        "q2_k": [80, 82], "q3_k": [108], "iq4_nl": [0], "iq4_xs": [0]}
+        "q2_k": [80, 82], "q3_k": [108], "iq4_nl": [0], "iq4_xs": [0],
+        "tq1_0": [52], "tq2_0": [64], "mxfp4": [], "nvfp4": []}
+# scales of one byte: how many, and those that are numbers (0x7f is NaN, and 0 there)
+BYTES = {"mxfp4": (1, range(0, 253)), "nvfp4": (4, range(0, 0x7f))}
 WRITE = ["f16", "bf16", "q4_0", "q4_1", "q8_0"]
 
 
@@ -40,6 +43,8 @@ class Quant(unittest.TestCase):
                 d = (rng.standard_normal(500) * 0.1).astype(np.float16)
                 d[:4] = [0, 6e-8, -6e-8, 100]  # zero, subnormals, large
                 blocks[:, at:at + 2] = d.view(np.uint8).reshape(-1, 2)
+            n, codes = BYTES.get(name, (0, [0]))
+            blocks[:, :n] = rng.choice(codes, (500, n))
             want = gguf.quants.dequantize(blocks, type_of(name)).ravel()
             got = np.frombuffer(probe("read", name, blocks.tobytes()), np.float32)
             with self.subTest(name):

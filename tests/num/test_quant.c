@@ -5,9 +5,9 @@
 #include "num_test.h"
 
 static const enum ek_dtype block_types[] = {
-    EK_DTYPE_Q4_0, EK_DTYPE_Q4_1, EK_DTYPE_Q5_0,   EK_DTYPE_Q5_1,
-    EK_DTYPE_Q8_0, EK_DTYPE_Q4_K, EK_DTYPE_Q5_K,   EK_DTYPE_Q6_K,
-    EK_DTYPE_Q2_K, EK_DTYPE_Q3_K, EK_DTYPE_IQ4_NL, EK_DTYPE_IQ4_XS};
+    EK_DTYPE_Q4_0,   EK_DTYPE_Q4_1,   EK_DTYPE_Q5_0,  EK_DTYPE_Q5_1, EK_DTYPE_Q8_0,
+    EK_DTYPE_Q4_K,   EK_DTYPE_Q5_K,   EK_DTYPE_Q6_K,  EK_DTYPE_Q2_K, EK_DTYPE_Q3_K,
+    EK_DTYPE_IQ4_NL, EK_DTYPE_IQ4_XS, EK_DTYPE_TQ1_0, EK_DTYPE_TQ2_0};
 
 static void real_formats_are_read_and_seven_plus_three_written(void **state)
 {
@@ -17,7 +17,7 @@ static void real_formats_are_read_and_seven_plus_three_written(void **state)
         n_read += ek_quant_can_read((enum ek_dtype)t);
         n_write += ek_quant_can_write((enum ek_dtype)t);
     }
-    assert_int_equal(n_read, 7 + 12);
+    assert_int_equal(n_read, 7 + 16);
     assert_int_equal(n_write, 7 + 3);
     assert_false(ek_quant_can_read(EK_DTYPE_I32));
     assert_false(ek_quant_can_write(EK_DTYPE_Q6_K));
@@ -88,10 +88,12 @@ static void a_block_of_zeros_stays_zero(void **state)
 /* Byte offsets of the f16 scales of a block; -1: no more. */
 static void scales_of(int at[2], enum ek_dtype t)
 {
-    at[0] = t == EK_DTYPE_Q6_K   ? 208
-            : t == EK_DTYPE_Q2_K ? 80
-            : t == EK_DTYPE_Q3_K ? 108
-                                 : 0;
+    at[0] = t == EK_DTYPE_Q6_K    ? 208
+            : t == EK_DTYPE_Q2_K  ? 80
+            : t == EK_DTYPE_Q3_K  ? 108
+            : t == EK_DTYPE_TQ1_0 ? 52
+            : t == EK_DTYPE_TQ2_0 ? 64
+                                  : 0;
     at[1] = t == EK_DTYPE_Q2_K ? 82
             : t == EK_DTYPE_Q4_1 || t == EK_DTYPE_Q5_1 || t == EK_DTYPE_Q4_K ||
                     t == EK_DTYPE_Q5_K
@@ -120,6 +122,30 @@ static void a_bad_scale_is_found_in_its_block(void **state)
                 assert_int_equal(where, b % 4 * block);
                 memset(p, 0x3a, 2);
             }
+    }
+}
+
+static void a_bad_scale_of_one_byte_is_found_in_its_block(void **state)
+{
+    (void)state;
+    unsigned char mx[3 * 17] = {0}, nv[3 * 36] = {0};
+    size_t where = 99;
+    mx[17] = 252; /* 6 times 2^125 is an f32, 6 times 2^126 is none */
+    memset(nv, 0xfe, sizeof nv);
+    assert_true(ek_quant_is_finite(EK_DTYPE_MXFP4, mx, 3 * 32, &where));
+    assert_true(ek_quant_is_finite(EK_DTYPE_NVFP4, nv, 3 * 64, &where));
+    for (unsigned c = 253; c < 256; c++) {
+        mx[17] = (unsigned char)c;
+        assert_false(ek_quant_is_finite(EK_DTYPE_MXFP4, mx, 3 * 32, &where));
+        assert_int_equal(where, 32);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        for (unsigned c = 0x7f; c <= 0xff; c += 0x80) {
+            nv[2 * 36 + i] = (unsigned char)c;
+            assert_false(ek_quant_is_finite(EK_DTYPE_NVFP4, nv, 3 * 64, &where));
+            assert_int_equal(where, 128);
+        }
+        nv[2 * 36 + i] = 0;
     }
 }
 
@@ -165,6 +191,7 @@ int main(void)
         cmocka_unit_test(a_written_block_differs_by_half_a_step_at_most),
         cmocka_unit_test(a_block_of_zeros_stays_zero),
         cmocka_unit_test(a_bad_scale_is_found_in_its_block),
+        cmocka_unit_test(a_bad_scale_of_one_byte_is_found_in_its_block),
         cmocka_unit_test(a_bad_element_is_found),
         cmocka_unit_test(byte_counts_refuse_partial_blocks_and_overflow),
     };
