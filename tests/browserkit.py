@@ -4,6 +4,7 @@ import keelkit
 
 try:
     from selenium import webdriver
+    from selenium.common.exceptions import WebDriverException
     from selenium.webdriver.chrome.service import Service
     from selenium.webdriver.common.by import By  # noqa: F401
     from selenium.webdriver.support.ui import WebDriverWait
@@ -22,8 +23,14 @@ def open_browser(width=420, height=860):
                  f"--window-size={width},{height}"):
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
-    return webdriver.Chrome(options=options, service=Service(DRIVER))
+    # A slow machine's Chromium may be given up by its driver before it is there.
+    for _ in range(3):
+        try:
+            return webdriver.Chrome(options=options, service=Service(DRIVER))
+        except WebDriverException as e:
+            failure = e
+    raise failure
 
 
-def until(browser, condition, seconds=60):
+def until(browser, condition, seconds=240):
     WebDriverWait(browser, seconds, 0.05).until(lambda _: condition())

@@ -306,6 +306,10 @@ static void wait_for_echoes(struct ek_sessions *run)
 static void stop_counting(struct ek_sessions *run)
 {
     struct ek_process_use u;
+    /* What came due while this thread had no processor is of the span, too. */
+    while (run->is_talking && run->o->interval_us > 0 &&
+           next_due_us(run) < ek_clock_us())
+        on_alarm(&run->alarm, EK_READABLE);
     int64_t now = ek_clock_us();
     run->to_us = now;
     run->r->span_us = now - run->from_us;

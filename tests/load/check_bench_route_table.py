@@ -48,7 +48,7 @@ class Table(unittest.TestCase):
             path = os.path.join(folder, "rows.json")
             got = subprocess.run(
                 [sys.executable, ROOT / "bench/speed/route.py", "--keel", keelkit.need_keel(),
-                 "--cores", "0,0", "--repeats", "1", "--seconds", "0.2", "--speech", "0.2",
+                 "--cores", "0,0", "--repeats", "1", "--seconds", "1", "--speech", "1",
                  "--pairs", "100", "--json", path, *args],
                 capture_output=True, text=True, timeout=600)
             self.assertEqual(got.returncode, 0, got.stdout + got.stderr)

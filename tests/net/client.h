@@ -86,10 +86,10 @@ static inline bool client_has(const struct client *c, const char *text)
     return c->got.len > 0 && memmem(c->got.data, c->got.len, text, strlen(text));
 }
 
-/* Runs the loop until `text` arrived (NULL: the server ended); false after 30 s. */
+/* Runs the loop until `text` arrived (NULL: the server ended); false after 120 s. */
 static inline bool client_wait(struct client *c, struct ek_loop *loop, const char *text)
 {
-    int64_t end = ek_clock_us() + 30 * 1000000;
+    int64_t end = ek_clock_us() + 120 * 1000000;
     while (ek_clock_us() < end) {
         run_for(loop, 500);
         client_take(c);

@@ -373,7 +373,7 @@ static void a_drain_ends_when_its_streams_have(void **state)
     assert_int_equal(answer(&f->server.calls[0], 200, true), 0);
     turns(f, 4);
     assert_int_equal(c->status, 200);
-    for (int i = 0; i < 100 && (f->client.conn || f->server.conn); i++)
+    for (int i = 0; i < 1000 && (f->client.conn || f->server.conn); i++)
         run_for(f->loop, 20000);
     assert_null(f->client.conn);
     assert_null(f->server.conn);

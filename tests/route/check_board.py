@@ -106,7 +106,7 @@ class Board(unittest.TestCase):
         self.browser.get(self.url)
         self.until(lambda: any("room for 0" in t for t in self.text(".backend .load")))
         request = urllib.request.Request(self.url + "drain?backend=b", data=b"", method="POST")
-        urllib.request.urlopen(request, timeout=20).close()
+        urllib.request.urlopen(request, timeout=240).close()
         self.until(lambda: "draining" in self.text(".backend[data-name=b] .flag"))
 
     def test_the_page_asks_nobody_else_and_no_other_page_may_frame_it(self):
@@ -120,7 +120,7 @@ class Board(unittest.TestCase):
                 self.assertTrue(url.startswith((self.url, "data:")), url)
         self.assertEqual([], [e for e in self.browser.get_log("browser")
                               if e["level"] == "SEVERE"])
-        with urllib.request.urlopen(self.url, timeout=20) as answer:
+        with urllib.request.urlopen(self.url, timeout=240) as answer:
             self.assertIn("frame-ancestors 'none'", answer.headers["Content-Security-Policy"])
 
     def test_names_never_become_markup(self):

@@ -5,7 +5,6 @@ import asyncio
 import os
 import pathlib
 import random
-import shutil
 import socket
 import subprocess
 import sys
@@ -449,14 +448,7 @@ run().catch(e => { document.title = "failed: " + e; });
 
 class Chromium(Case):
     def test_fetch_streams_and_a_websocket_talks(self):
-        try:
-            from selenium import webdriver
-            from selenium.webdriver.chrome.service import Service as DriverService
-            from selenium.webdriver.support.ui import WebDriverWait
-        except ImportError:
-            self.skipTest("selenium is not installed")
-        if not shutil.which("chromium") or not shutil.which("chromedriver"):
-            self.skipTest("chromium is not installed")
+        import browserkit  # skips where it is absent
         go = threading.Event()
 
         def serve_page(client, backend):
@@ -498,16 +490,10 @@ class Chromium(Case):
         backend = Backend(serve_page)
         self.addCleanup(backend.close)
         proxy = self.proxy([backend.port])
-        options = webdriver.ChromeOptions()
-        options.binary_location = shutil.which("chromium")
-        for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage",
-                     "--disable-gpu", "--no-first-run", "--disable-background-networking"):
-            options.add_argument(flag)
-        browser = webdriver.Chrome(options=options,
-                                   service=DriverService(shutil.which("chromedriver")))
+        browser = browserkit.open_browser()
         try:
             browser.get(f"http://127.0.0.1:{proxy.port}/")
-            WebDriverWait(browser, PATIENCE_S, 0.1).until(lambda _: browser.title != "t")
+            browserkit.until(browser, lambda: browser.title != "t")
             self.assertEqual(browser.title,
                              "chunk one;chunk two;text words \u00fc;bytes 100000;"
                              "closed 3456 enough true")

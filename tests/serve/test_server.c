@@ -119,7 +119,7 @@ static void expect(const struct fixture *f, const char *method, const char *path
 /* Polls /metrics until the line is there. */
 static void wait_for(const struct fixture *f, const char *line)
 {
-    for (int i = 0; i < 3000; i++) {
+    for (int i = 0; i < 20000; i++) {
         char *text = ask(f, "GET", "/metrics", "");
         bool is_there = strstr(text, line) != NULL;
         free(text);
