@@ -190,6 +190,7 @@ int ek_choice_draw(struct ek_choice *c, int32_t *id, const float *row,
 
 void ek_choice_fail(struct ek_choice *c, struct ek_engine *e)
 {
+    e->stats.n_corrupted++;
     ek_choice_end(c, e, EK_FINISH_ERROR,
                   "the model's output is not finite; no token can come of it");
 }

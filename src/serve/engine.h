@@ -101,6 +101,7 @@ struct ek_engine_stats {
     int64_t generated_tokens;     /* sampled */
     int64_t n_preempted;          /* times a sequence gave up its pages */
     int64_t n_expired;            /* choices ended by their deadline */
+    int64_t n_corrupted;          /* choices ended by a row that is not finite */
     int64_t prefix_lookup_tokens; /* looked up in the prefix cache at admission */
     int64_t prefix_hit_tokens;    /* of them found */
     int64_t n_evicted;            /* pages that left the prefix cache for another use */

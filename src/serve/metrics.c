@@ -125,6 +125,9 @@ static void write_engine(struct ek_out *o, const struct ek_metrics_now *now)
         "tokens computed again after a preemption", (double)e->recomputed_tokens);
     one(o, "deadlines_missed_total", "counter", "choices ended by their deadline",
         (double)e->n_expired);
+    one(o, "corrupted_requests_total", "counter",
+        "choices ended because the model's output was not finite",
+        (double)e->n_corrupted);
     one(o, "kv_saturated_values_total", "counter",
         "values that the KV format cut to its range", (double)e->kv_saturated);
     one(o, "iterations_total", "counter", "steps of the engine", (double)e->n_steps);

@@ -130,7 +130,8 @@ class Conventions(unittest.TestCase):
                      "inter_token_latency_seconds", "request_time_per_output_token_seconds",
                      "e2e_request_latency_seconds", "request_queue_time_seconds",
                      "request_inference_time_seconds", "request_prefill_time_seconds",
-                     "request_decode_time_seconds", "cache_config_info"):
+                     "request_decode_time_seconds", "cache_config_info",
+                     "corrupted_requests_total"):
             self.assertIn("evenkeel_" + name, METRICS.types)
 
     def test_names_follow_prometheus(self):

@@ -334,6 +334,7 @@ static void a_row_that_is_not_finite_is_an_error_and_no_token(void **state)
     kit_run(&k);
     assert_int_equal(kit_answer(r, 0)->finish, EK_FINISH_ERROR);
     assert_int_equal(kit_answer(r, 0)->n_ids, 0);
+    assert_int_equal(ek_engine_get_stats(k.engine)->n_corrupted, 1);
     kit_free(r);
     kit_close(&k);
 }
