@@ -308,7 +308,9 @@ static double run(struct bench *b, double seconds)
 
 static int64_t planned(const struct bench *b)
 {
+    const int64_t huge = (int64_t)2 << 20; /* pages of an arena that is as large */
     int64_t sum = (int64_t)ek_graph_arena_bytes(ek_rec_graph(b->m));
+    sum = sum < huge ? sum : (sum + huge - 1) / huge * huge;
     for (int i = 0; i < ek_params_count(b->params); i++) {
         const struct ek_param *p = ek_params_get(b->params, i);
         sum += p->rows * (p->is_table ? p->cols + 1 : 4 * p->cols) * 4;

@@ -14,9 +14,17 @@ struct totals {
     double ms, flops, bytes, saved;
 };
 
+/* What the arena takes: whole pages of 2 MiB (ek_alloc_huge). */
+static int64_t resident_arena(const struct ek_train *t)
+{
+    const int64_t huge = (int64_t)2 << 20;
+    int64_t bytes = (int64_t)ek_graph_arena_bytes(ek_rec_graph(t->model));
+    return bytes < huge ? bytes : (bytes + huge - 1) / huge * huge;
+}
+
 int64_t ek_train_planned_bytes(const struct ek_train *t)
 {
-    int64_t sum = (int64_t)ek_graph_arena_bytes(ek_rec_graph(t->model));
+    int64_t sum = resident_arena(t);
     for (int i = 0; i < ek_params_count(t->params); i++) {
         const struct ek_param *p = ek_params_get(t->params, i);
         int64_t bytes = p->rows * p->cols * (int64_t)sizeof(float);
