@@ -93,7 +93,9 @@ class Answers(unittest.TestCase):
 
     def test_a_stopped_answer_is_the_whole_one_cut_at_the_first_stop_string(self):
         deadline, n_hits = time.monotonic() + SECONDS, 0
-        while time.monotonic() < deadline:
+        # A slow machine comes to a few only.
+        while time.monotonic() < deadline or (
+                n_hits <= 5 and time.monotonic() < deadline + 2 * keelkit.PATIENCE_S):
             request = self.sample()
             whole = self.client.complete(**request)["text"]
             streamed, _ = self.client.stream(**request)
