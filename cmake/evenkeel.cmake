@@ -88,7 +88,7 @@ function(ek_add_test path)
         EK_TESTS_DIR="${PROJECT_SOURCE_DIR}/tests")
     add_test(NAME ${label} COMMAND ${target})
     # 77 is how a test says that what it needs (a model, a package) is absent.
-    set_tests_properties(${label} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 600
+    set_tests_properties(${label} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1800
         LABELS "${A_LABELS}" ENVIRONMENT "EK_MODEL=${ek_default_model}")
 endfunction()
 
@@ -126,7 +126,7 @@ function(ek_add_python_test path)
         set(data ${PROJECT_SOURCE_DIR}/../shared/data)
     endif()
     add_test(NAME ${label} COMMAND ${python} ${PROJECT_SOURCE_DIR}/tests/${path})
-    set_tests_properties(${label} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 1200
+    set_tests_properties(${label} PROPERTIES SKIP_RETURN_CODE 77 TIMEOUT 3600
         LABELS "python;${A_LABELS}" ENVIRONMENT
         "KEEL=$<TARGET_FILE:keel>;EK_DATA=${data};EK_CACHE=${ek_cache};EK_MODEL=${ek_default_model};PYTHONPATH=${PROJECT_SOURCE_DIR}/tests;EK_BIN=${CMAKE_BINARY_DIR}")
 endfunction()

@@ -51,7 +51,7 @@ def need_keel():
 def keel(*args, **kwargs):
     """Runs keel to its end and returns the CompletedProcess (text, output captured)."""
     return subprocess.run([need_keel(), *map(str, args)], capture_output=True, text=True,
-                          timeout=kwargs.pop("timeout", 300), **kwargs)
+                          timeout=kwargs.pop("timeout", 1200), **kwargs)
 
 
 class Server:
