@@ -29,7 +29,7 @@ int ek_train_new(struct ek_train **out, const struct ek_train_config *c,
     t->progress =
         (struct ek_train_progress){.seed = (uint64_t)c->run.seed, .best = (double)NAN};
     t->last_norm = t->interval_mfu = (double)NAN;
-    t->last_eval_step = -1;
+    t->last_eval_step = t->folder = -1;
     ek_buf_init(&t->line, LINE_BYTES);
     int rc = ek_train_setup(t, err);
     if (rc) {

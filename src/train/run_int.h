@@ -51,6 +51,7 @@ struct ek_train {
     struct ek_batch batch; /* the micro-batch under way, for faults */
 
     /* log */
+    int folder;                 /* run.dir, locked while run goes; -1: not */
     FILE *log;                  /* run.dir/log.jsonl while run goes */
     struct ek_scalars *scalars; /* run.dir/tensorboard, the same */
     struct ek_buf line;

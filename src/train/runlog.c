@@ -13,11 +13,14 @@
 #include "train/run_int.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #define LOG_BYTES ((size_t)256 << 20) /* of a log that is read again */
 
@@ -44,6 +47,22 @@ static int make_folder(const char *path, struct ek_err *err)
             return ek_err_set(err, EK_EIO, "run.dir: %s: %s", part, strerror(errno));
         part[i] = end;
     }
+    return 0;
+}
+
+/* Two runs in one folder would write each other's log and checkpoints. The lock ends with
+ * the process, however that ends; a file system without locks is taken as it is. */
+static int lock_folder(struct ek_train *t, struct ek_err *err)
+{
+    t->folder = open(t->c->run.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (t->folder < 0)
+        return ek_err_set(err, EK_EIO, "run.dir: %s: %s", t->c->run.dir,
+                          strerror(errno));
+    if (flock(t->folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+        return ek_err_set(err, EK_EBUSY,
+                          "run.dir: another run writes to %s; expected a folder of its "
+                          "own (run.name, run.dir), or to wait for that run's end",
+                          t->c->run.dir);
     return 0;
 }
 
@@ -106,6 +125,8 @@ int ek_train_log_open(struct ek_train *t, struct ek_err *err)
 {
     char path[EK_TRAIN_PATH];
     int rc = make_folder(t->c->run.dir, err);
+    if (!rc)
+        rc = lock_folder(t, err);
     log_path(path, t);
     if (!rc && t->is_resumed)
         rc = cut_log(t, path, err);
@@ -130,6 +151,9 @@ int ek_train_log_close(struct ek_train *t, struct ek_err *err)
     int rc = ek_scalars_close(t->scalars, err);
     if (t->log)
         fclose(t->log);
+    if (t->folder >= 0)
+        close(t->folder);
+    t->folder = -1;
     t->log = NULL;
     t->scalars = NULL;
     return rc;

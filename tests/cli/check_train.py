@@ -191,6 +191,23 @@ class Train(unittest.TestCase):
         self.assertIn("--resume", done.stderr)
         self.assertEqual(self.train("--overwrite", *args).returncode, 0)
 
+    def test_two_runs_do_not_share_a_folder(self):
+        args = [self.config, "--overwrite", "--set", self.dir("two"), "--set",
+                "train.epochs=10000", "--set", "eval.every=0"]
+        first = subprocess.Popen([keelkit.need_keel(), "train", *args, "--json"],
+                                 stdout=subprocess.PIPE, text=True)
+        try:
+            self.assertTrue(first.stdout.readline())  # it has begun
+            done = self.train(*args)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn("run.dir", done.stderr)
+            self.assertIn("another run", done.stderr)
+        finally:
+            first.kill()
+            first.wait()
+            first.stdout.close()
+        self.assertEqual(self.train(*args, "--set", "train.max_steps=3").returncode, 0)
+
     def test_a_loss_that_is_not_finite_is_code_1(self):
         done = self.train("--set", self.dir("f"), "--set", "train.lr=1000", "--set",
                           "train.weight_decay=900", "--set", "train.epochs=50",
