@@ -79,17 +79,9 @@ void ek_route_begin_drain(struct ek_route *r)
 static void give(struct ek_route *r, const struct ek_mail *m)
 {
     static const struct timespec pause = {0, 1000000};
-    struct ek_reactor *to = r->router.reactors[0];
-    for (size_t i = 1; i < r->router.n_reactors; i++) {
-        struct ek_reactor *w = r->router.reactors[i];
-        if (ek_counter_get(&w->n_conns) < ek_counter_get(&to->n_conns))
-            to = w;
-    }
     for (int i = 0; i < 1000; i++) {
-        if (ek_reactor_give(to, m)) {
-            ek_counter_add(&r->router.n_given, 1);
+        if (ek_reactor_give(ek_reactor_least(&r->router), m))
             return;
-        }
         nanosleep(&pause, NULL);
     }
     close(m->fd);
@@ -151,7 +143,7 @@ static bool can_close(const struct ek_route *r)
  * holds anything; and who took counted its connection before it said so. */
 static bool has_mail(const struct ek_route *r)
 {
-    int64_t n = ek_counter_get(&r->router.n_given);
+    int64_t n = 0;
     for (size_t i = 0; i < r->router.n_reactors; i++) {
         const struct ek_reactor *w = r->router.reactors[i];
         n += ek_counter_get(&w->n_given) - ek_counter_get(&w->n_taken);

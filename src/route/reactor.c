@@ -75,21 +75,32 @@ static void take_connection(struct ek_reactor *w, const struct ek_mail *m)
         ek_counter_add(&w->counters.connections_refused, 1);
 }
 
-/* A session stays where it was accepted, for an hour perhaps: so the one with the
- * fewest connections takes it. */
-static struct ek_reactor *least_busy(struct ek_reactor *w)
+static int64_t load_of(const struct ek_reactor *w)
 {
-    struct ek_router *r = w->router;
-    int64_t own = ek_counter_get(&w->n_conns), least = own;
-    struct ek_reactor *found = w;
-    for (size_t i = 0; i < r->n_reactors; i++) {
-        int64_t n = ek_counter_get(&r->reactors[i]->n_conns);
+    return ek_counter_get(&w->n_conns) + ek_counter_get(&w->n_given) -
+           ek_counter_get(&w->n_taken);
+}
+
+struct ek_reactor *ek_reactor_least(const struct ek_router *r)
+{
+    struct ek_reactor *found = r->reactors[0];
+    int64_t least = load_of(found);
+    for (size_t i = 1; i < r->n_reactors; i++) {
+        int64_t n = load_of(r->reactors[i]);
         if (n < least) {
             least = n;
             found = r->reactors[i];
         }
     }
-    return own - least >= 2 ? found : w;
+    return found;
+}
+
+/* A session stays where it was accepted, for an hour perhaps: so the one with the
+ * fewest connections takes it. */
+static struct ek_reactor *least_busy(struct ek_reactor *w)
+{
+    struct ek_reactor *found = ek_reactor_least(w->router);
+    return load_of(w) - load_of(found) >= 2 ? found : w;
 }
 
 bool ek_reactor_give(struct ek_reactor *to, const struct ek_mail *m)
@@ -98,6 +109,7 @@ bool ek_reactor_give(struct ek_reactor *to, const struct ek_mail *m)
     bool has_room = to->n_mail < EK_REACTOR_MAILBOX;
     if (has_room) {
         to->mail[to->n_mail++] = *m;
+        ek_counter_share(&to->n_given, 1);
         if (m->tls)
             ek_tls_context_ref(m->tls);
     }
@@ -184,9 +196,7 @@ static void on_accept(struct ek_watch *watch, int events)
             return;
         }
         struct ek_reactor *to = least_busy(w);
-        if (to != w && ek_reactor_give(to, &m))
-            ek_counter_add(&w->n_given, 1);
-        else
+        if (to == w || !ek_reactor_give(to, &m))
             take_connection(w, &m);
     }
     a->burst = a->burst < ACCEPTS_A_TURN ? 2 * a->burst : ACCEPTS_A_TURN;

@@ -73,7 +73,6 @@ struct ek_router {
     struct ek_reactor **reactors;
     size_t n_reactors;
     struct ek_counter n_connections; /* of clients, all threads */
-    struct ek_counter n_given;       /* of clients, by the main thread to mailboxes */
     struct ek_counter n_waiting;     /* sessions in the queues */
     struct ek_counter next_id;       /* of sessions */
     struct ek_counter is_draining;   /* 1: no new connections */
@@ -135,8 +134,8 @@ struct ek_reactor {
     struct ek_counter generation; /* of the router, as last seen with nothing in hand */
     struct ek_counter is_accepting; /* 1: it watches the listeners */
     struct ek_counter has_stopped;  /* 1: the proxy drains, and it never will again */
-    struct ek_counter n_given;      /* connections put into others' mailboxes, by it */
-    struct ek_counter n_taken;      /* and taken out of its own, counted by then */
+    struct ek_counter n_given; /* connections put into its mailbox, by any thread */
+    struct ek_counter n_taken; /* of them, taken out of it, counted by then */
     struct ek_accept {
         struct ek_watch watch;
         struct ek_reactor *reactor;
@@ -178,6 +177,9 @@ void ek_reactor_free(struct ek_reactor *w);
 /* The thread's function: runs until the router drains and all is over. */
 void *ek_reactor_main(void *reactor);
 
+/* The one with the fewest clients, those that are under way to it counted: what was
+ * given a moment ago is seen by whoever gives next. Any thread. */
+struct ek_reactor *ek_reactor_least(const struct ek_router *r);
 /* Puts a connection into its mailbox; m->tls is counted for it. Any thread. False:
  * there is no room, m is still the caller's. */
 bool ek_reactor_give(struct ek_reactor *to, const struct ek_mail *m);
