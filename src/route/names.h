@@ -1,8 +1,9 @@
 /* names.h - names that are asked for once, by who must know before it goes on: a
  * reload.
  *
- * A resolver may hang for longer than anybody can wait, so a thread of its own asks,
- * and is left behind when the time is over.
+ * A resolver may hang for longer than anybody can wait, so threads of their own ask, for
+ * all names at once (64 at a time), and those that hang are left behind when the time is
+ * over: a name costs the others nothing.
  */
 #ifndef EVENKEEL_ROUTE_NAMES_H
 #define EVENKEEL_ROUTE_NAMES_H

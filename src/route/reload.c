@@ -101,10 +101,11 @@ static int take_name(struct ek_route *r, struct plan *p, size_t k,
         return ek_err_set(err, EK_ENOMEM, "out of memory");
     if (name->n > 0 || !going)
         return 0; /* alone it is down until its name says something: resolve.h */
-    return ek_err_set(err, EK_EIO,
-                      "backend '%.200s': %s; it would take the place of backend "
-                      "'%.200s', which stays as it was",
-                      p->c->backends[k].spec.name, name->why, going->config.spec.name);
+    return ek_err_set(
+        err, EK_EIO,
+        "backend '%.200s': address: %s; it would take the place of backend "
+        "'%.200s', which stays as it was",
+        p->c->backends[k].spec.name, name->why, going->config.spec.name);
 }
 
 /* A backend whose name nobody knows may come; but none goes for it. */

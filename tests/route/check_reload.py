@@ -193,7 +193,7 @@ class Backends(Case):
         for name in "a", "d":
             k.write(gone.replace("name: a", f"name: {name}"))
             said = self.refused(k)
-            self.assertIn(f"backend '{name}'", said)
+            self.assertIn(f"backend '{name}': address:", said)
             self.assertIn(NOWHERE, said)
             self.assertIn("backend 'a', which stays", said)
             self.assertEqual(k.backends()["a"]["address"], f"127.0.0.1:{a.port}")
