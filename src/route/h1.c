@@ -323,7 +323,7 @@ void ek_h1_close_idle(struct ek_reactor *w, bool all)
         next = l->next;
         bool is_idle = h->state == EK_H1_IDLE && h->in.len == 0 && h->out.len == 0;
         if (!all && is_idle && may_ask(h))
-            ek_timer_hasten(&h->timer, EK_H1_FRESH_US); /* called at each wake */
+            ek_timer_hasten(&h->timer, EK_ROUTE_FRESH_US); /* called at each wake */
         else if (all || is_idle)
             ek_h1_kill(h, false);
     }
@@ -434,7 +434,7 @@ static void handshake(struct ek_h1 *h)
         h->state = EK_H1_IDLE;
         h->read_wants = EK_READABLE;
         ek_h1_set_timer(h, ek_reactor_is_draining(h->reactor)
-                               ? EK_H1_FRESH_US
+                               ? EK_ROUTE_FRESH_US
                                : ek_router_config(h->reactor->router)->idle_timeout_us);
         ek_h1_read(h);
     } else {

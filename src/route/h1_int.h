@@ -73,8 +73,6 @@ struct ek_h1 {
 };
 
 #define EK_H1_NEVER_US (INT64_C(1) << 60)
-/* While the proxy drains: what a client has to ask in that came just before. */
-#define EK_H1_FRESH_US INT64_C(5000000)
 /* What a peer has to end its side in once ours is shut. */
 #define EK_H1_LINGER_US INT64_C(2000000)
 

@@ -28,6 +28,10 @@ enum {
     EK_ROUTE_MAX_HEAD_BYTES = 32768, /* as net.md */
 };
 
+/* While the proxy drains: what a client has to ask in that could not know. Envoy's
+ * drain_timeout is as long; RFC 9113 6.8 wants a round trip at least. */
+#define EK_ROUTE_FRESH_US INT64_C(5000000)
+
 /* X(name, help): counters of a reactor, evenkeel_route_<name>_total. */
 #define EK_ROUTE_COUNTERS(X)                                                           \
     X(connections, "client connections accepted")                                      \

@@ -207,6 +207,7 @@ static struct ek_h2_options options_of(const struct ek_route_config *c, bool is_
     o.stall_timeout_us = stall_us;
     o.ping_interval_us = is_front ? c->http2_ping_us : c->backend_http2_ping_us;
     o.ping_timeout_us = c->ping_timeout_us;
+    o.drain_us = EK_ROUTE_FRESH_US;
     return o;
 }
 

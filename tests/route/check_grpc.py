@@ -621,6 +621,24 @@ class Codes(Case):
         proxy.process.terminate = lambda: None
         self._cleanups.pop()  # its metrics are gone with it
 
+    def test_a_client_of_http_2_has_five_seconds_to_ask_in_at_a_stop(self):
+        """As one of HTTP/1.1 has; then it is told which stream was the last."""
+        proxy = self.start()
+        r = Raw(proxy.port)
+        r.send(frame(4, 1))
+        r.frames(lambda f: f[0] == 4)
+        begun = time.monotonic()
+        proxy.process.terminate()
+        r.frames(lambda f: f[0] == 7)
+        got = r.frames(lambda f: f[0] == 7)
+        self.assertGreaterEqual(time.monotonic() - begun, 4.9)
+        self.assertEqual(got[-1][3][:8], struct.pack(">II", 0, 0))
+        r.frames()
+        r.sock.close()
+        self.assertEqual(proxy.process.wait(20), 0)
+        proxy.process.terminate = lambda: None
+        self._cleanups.pop()
+
 
 class Tls(Case):
     def test_grpc_over_tls_on_both_sides_is_agreed_on_by_alpn_and_verified(self):
