@@ -363,6 +363,48 @@ class WebSocket(Case):
         self.assertTrue(done.wait(PATIENCE_S))
         self.assertEqual(self.backends[0].got, b"later")
 
+    def test_bytes_behind_an_urgent_one_and_an_end_in_one_packet_are_not_held_up(self):
+        got, done = [], threading.Event()
+
+        def serve(client, backend):
+            accept_websocket(client, backend)
+            got.append(client.rest())
+            done.set()
+        proxy = self.proxy([serve])
+        client = proxy.connect()
+        client.upgrade()
+        for _ in range(20):  # a read stops before the urgent byte, whatever is behind it
+            client.sock.send(b"abcd")
+            client.sock.send(b"!", socket.MSG_OOB)
+            client.sock.send(b"efgh")
+        client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+        client.sock.send(b"last")
+        client.sock.shutdown(socket.SHUT_WR)
+        self.assertTrue(done.wait(PATIENCE_S))
+        self.assertEqual(got[0].replace(b"!", b""), b"abcdefgh" * 20 + b"last")
+        client.close()
+
+    def test_a_burst_both_ways_arrives_whole_and_its_end_behind_it(self):
+        n = 3 * 1000 * 1000
+
+        def serve(client, backend):
+            accept_websocket(client, backend)
+            writer = threading.Thread(target=client.send, args=(b"d" * n,))
+            writer.start()
+            backend.got = len(client.exactly(n))
+            writer.join()
+            client.sock.shutdown(socket.SHUT_WR)
+            client.rest()
+        proxy = self.proxy([serve])
+        client = proxy.connect()
+        client.upgrade()
+        writer = threading.Thread(target=client.send, args=(b"u" * n,))
+        writer.start()
+        self.assertEqual(len(client.rest()), n)
+        writer.join()
+        self.assertEqual(self.backends[0].got, n)
+        client.close()
+
     def test_a_reset_of_either_side_reaches_the_other(self):
         ended = threading.Event()
 
