@@ -29,7 +29,10 @@ def held_back(path):
     before = signal.signal(signal.SIGIO, lambda *_: met.append(1))
     file = os.open(path, os.O_RDONLY)
     try:
-        fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        try:
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        except OSError as e:
+            raise unittest.SkipTest(f"no leases on this file system: {e}") from e
         yield lambda: bool(met)
     finally:
         os.close(file)  # and with it goes the lease
