@@ -209,8 +209,8 @@ class Grpc(Case):
 
     def test_a_deadline_reaches_the_server_and_ends_at_the_client(self):
         channel = self.channel(self.start())
-        left = float(channel.unary_unary("/t.T/Left")(b"", timeout=PATIENCE_S))
-        self.assertTrue(0 < left <= PATIENCE_S, left)
+        left = float(channel.unary_unary("/t.T/Left")(b"", timeout=60))
+        self.assertTrue(0 < left <= 62, left)  # grpcio rounds what it sends up
         with self.assertRaises(grpc.RpcError) as e:
             channel.unary_unary("/t.T/Unary")(b"sleep", timeout=0.5)
         self.assertEqual(e.exception.code(), CODE.DEADLINE_EXCEEDED)
