@@ -473,7 +473,7 @@ class WebSocket(Case):
             backend.total = total
         proxy = self.proxy([serve])
         client = proxy.connect()
-        client.upgrade()
+        self.assertEqual(client.upgrade()[0], 101)
         threading.Thread(target=lambda: client.sock.sendall(b"u" * 8000000),
                          daemon=True).start()
         time.sleep(0.3)
