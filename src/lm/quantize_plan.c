@@ -1,8 +1,9 @@
 /* quantize_plan.c - what each tensor of a model becomes, and where it will lie.
  *
- * Order of the output: in GGUF that of the input. A folder's tensors must be aligned to
- * their elements for readers that map them, and the format allows no gaps: the i64
- * shapes come first, then all whose bytes are a multiple of 8, then the rest.
+ * Order of the output: in GGUF that of the input, a scale behind its matrix. A folder's
+ * tensors must be aligned to their elements for readers that map them, and the format
+ * allows no gaps: the i64 shapes come first, then all whose bytes are a multiple of 8,
+ * then the rest.
  */
 #include "base/mem.h"
 #include "lm/quantize_int.h"
@@ -22,7 +23,7 @@ const char *ek_made_name(enum ek_made made)
 
 const char *ek_source_name(const struct ek_source *s)
 {
-    if (s->kind == EK_SOURCE_PLAIN)
+    if (s->kind == EK_SOURCE_PLAIN || s->kind == EK_SOURCE_SCALED)
         return ek_dtype_name(s->part[EK_SOURCE_CODES]->dtype);
     if (s->kind == EK_SOURCE_FP8)
         return made_names[EK_MADE_FP8];
@@ -150,7 +151,8 @@ static enum ek_made made_wide(const struct ek_quantize *job,
     const struct ek_source *s = &it->src;
     switch (it->role == EK_ROLE_EMBED ? job->embed : job->head) {
     case EK_QUANTIZE_KEEP:
-        return s->kind == EK_SOURCE_PLAIN ? EK_MADE_COPY : EK_MADE_BF16;
+        return s->kind == EK_SOURCE_PLAIN || s->kind == EK_SOURCE_SCALED ? EK_MADE_COPY
+                                                                         : EK_MADE_BF16;
     case EK_QUANTIZE_WIDE_INT4:
         return int4_of(job);
     case EK_QUANTIZE_WIDE_INT8:
@@ -310,8 +312,11 @@ static int find_items(struct ek_quantize_plan *p, unsigned char *is_used,
     for (int pass = 0; pass < 2; pass++) {
         for (size_t i = 0; i < all->n && !rc; i++) {
             const struct ek_tensor *t = &all->items[i];
-            bool is_matrix = t->dtype == EK_DTYPE_E4M3 || strstr(t->name, "_packed");
-            if (!is_used[i] && (pass || p->job->m->gguf || is_matrix))
+            const char *end = strrchr(t->name, '.');
+            bool is_matrix = p->job->m->gguf ? !end || strcmp(end, ".scale") != 0
+                                             : t->dtype == EK_DTYPE_E4M3 ||
+                                                   strstr(t->name, "_packed");
+            if (!is_used[i] && (pass || is_matrix))
                 rc = add_item(p, t, is_used, err);
         }
     }

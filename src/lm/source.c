@@ -103,16 +103,44 @@ static int find_fp8(struct ek_source *s, const struct ek_modelfile *m, const cha
     return wrong_shape(m, t, expected, err);
 }
 
+/* llama.cpp's converter keeps what a checkpoint multiplies a whole nvfp4 matrix by in a
+ * tensor of its own, NAME with ".scale" for ".weight". */
+static int find_scale(struct ek_source *s, const struct ek_modelfile *m,
+                      const char *name, struct ek_err *err)
+{
+    static const char end[] = ".weight";
+    size_t n = strlen(name), cut = sizeof end - 1;
+    char stem[256];
+    if (n < cut || n - cut >= sizeof stem || strcmp(name + n - cut, end) != 0 ||
+        s->cols % (int64_t)ek_dtype_block(EK_DTYPE_NVFP4))
+        return 0;
+    memcpy(stem, name, n - cut);
+    stem[n - cut] = 0;
+    const struct ek_tensor *t = sibling(m, stem, ".scale");
+    if (!t)
+        return 0; /* it is 1 */
+    if (!is_real(t) || ek_tensor_elems(t) != 1)
+        return wrong_shape(m, t, "one real number, by which the matrix is multiplied",
+                           err);
+    s->kind = EK_SOURCE_SCALED;
+    s->part[EK_SOURCE_SCALE] = t;
+    s->row_group = s->rows;
+    s->col_group = s->cols;
+    s->scale_stride = 1;
+    return 0;
+}
+
 static int find_plain(struct ek_source *s, const struct ek_modelfile *m,
                       const char *name, struct ek_err *err)
 {
     const struct ek_tensor *t = s->part[EK_SOURCE_CODES];
     s->rows = t->n_dims > 0 ? t->shape[0] : 1;
     s->cols = t->n_dims > 1 ? t->shape[1] : 0;
-    if (m->gguf || t->dtype != EK_DTYPE_E4M3 || t->n_dims != 2 || s->rows < 1 ||
-        s->cols < 1)
+    if (t->n_dims != 2 || s->rows < 1 || s->cols < 1)
         return 0;
-    return find_fp8(s, m, name, err);
+    if (m->gguf)
+        return t->dtype == EK_DTYPE_NVFP4 ? find_scale(s, m, name, err) : 0;
+    return t->dtype == EK_DTYPE_E4M3 ? find_fp8(s, m, name, err) : 0;
 }
 
 /* NAME_shape's two numbers. */
@@ -317,9 +345,12 @@ static void read_fp8_row(float *out, const struct ek_source *s, int64_t r)
 void ek_source_read(float *out, const struct ek_source *s, int64_t r0, int64_t r1)
 {
     int64_t width = s->cols ? s->cols : 1;
-    if (s->kind == EK_SOURCE_PLAIN) {
+    if (s->kind == EK_SOURCE_PLAIN || s->kind == EK_SOURCE_SCALED) {
+        float scale = s->kind == EK_SOURCE_SCALED ? ek_source_scale(s, r0, 0) : 1.0f;
         ek_quant_to_f32(out, s->part[EK_SOURCE_CODES]->dtype, row_of(s, r0),
                         (size_t)((r1 - r0) * width));
+        for (int64_t i = 0; scale != 1.0f && i < (r1 - r0) * width; i++)
+            out[i] *= scale;
         return;
     }
     for (int64_t r = r0; r < r1; r++) {

@@ -3,6 +3,8 @@
  *   plain   NAME, of any type of num/quant.h
  *   fp8     NAME (e4m3) and NAME_scale_inv, or compressed-tensors' NAME_scale:
  *           w = code * scale; a scale a block of 128x128, a row, or the whole matrix
+ *   scaled  NAME (nvfp4, in GGUF) and NAME with ".scale" for ".weight", one number:
+ *           w = element * scale
  *   int4    NAME_packed (i32), NAME_scale, NAME_shape, NAME_zero_point, which is
  *           compressed-tensors' pack-quantized with 4 bits: w = (code - zero) * scale,
  *           zero 8 where the file has none; a scale a row and group of columns, a
@@ -11,7 +13,7 @@
  * NAME ends in ".weight". Codes of a row lie in its 32-bit words low nibble first;
  * zeros are packed the same way along the rows. Nothing is copied: a source borrows the
  * file. Source: vllm-project/compressed-tensors, deepseek-ai/DeepSeek-V3
- * README_WEIGHTS.md.
+ * README_WEIGHTS.md, ggml-org/llama.cpp's conversion.
  */
 #ifndef EVENKEEL_LM_SOURCE_H
 #define EVENKEEL_LM_SOURCE_H
@@ -22,7 +24,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum ek_source_kind { EK_SOURCE_PLAIN, EK_SOURCE_FP8, EK_SOURCE_INT4 };
+enum ek_source_kind {
+    EK_SOURCE_PLAIN,
+    EK_SOURCE_FP8,
+    EK_SOURCE_INT4,
+    EK_SOURCE_SCALED
+};
 
 enum ek_source_part {
     EK_SOURCE_CODES, /* plain: the numbers themselves */
@@ -45,7 +52,7 @@ struct ek_source {
  * keep scale and minimum. */
 #define EK_SOURCE_SCALE_MAX 4094.0f
 
-/* Of an fp8 scale, in magnitude: 448 times it is far from f32's end. */
+/* Of an fp8 or nvfp4 scale, in magnitude: 448 times 6 of it is far from f32's end. */
 #define EK_SOURCE_FP8_SCALE_MAX 0x1p64f
 
 /* The matrix or vector `name` of m. Shapes, types and sizes are checked against each

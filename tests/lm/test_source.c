@@ -5,6 +5,7 @@
 #include "lm/model_int.h"
 #include "lm/source.h"
 #include "num/float.h"
+#include "num/quant.h"
 
 #include <math.h>
 
@@ -24,18 +25,25 @@ struct folder {
 #define DOWN "model.layers.0.mlp.down_proj.weight"
 #define GATE "model.layers.1.mlp.gate_proj.weight"
 
-static void open_folder(struct folder *f)
+#define SCALED "blk.0.ffn_down"
+
+static void open_file(struct folder *f, const char *name)
 {
     struct ek_err err = EK_ERR_INIT;
     char path[512];
     memset(f, 0, sizeof *f);
     ek_rng_init(&f->rng, 5);
-    if (ek_modelfile_open(&f->m, kit_path(path, "mistral"), &err))
+    if (ek_modelfile_open(&f->m, kit_path(path, name), &err))
         fail_msg("%s", err.text);
     assert_in_range(f->m.tensors->n, 1, MAX_TENSORS - 16);
     memcpy(f->items, f->m.tensors->items, f->m.tensors->n * sizeof f->items[0]);
     f->tensors = (struct ek_tensors){.items = f->items, .n = f->m.tensors->n};
     f->m.tensors = &f->tensors;
+}
+
+static void open_folder(struct folder *f)
+{
+    open_file(f, "mistral");
 }
 
 static void close_folder(struct folder *f)
@@ -126,6 +134,26 @@ static void pack_fp8(struct folder *f, const char *name, int64_t rows, int64_t c
         scale[i] = 0.001f * (float)(1 + ek_rng_below(&f->rng, 1000));
 }
 
+/* The file of GGUF, whose SCALED (48,64) is nvfp4 under a scale, which is told. */
+static float *open_nvfp4(struct folder *f)
+{
+    open_file(f, "mistral.gguf");
+    struct ek_tensor *codes = tensor(f, SCALED ".weight");
+    unsigned char *p = calloc(48, 36);
+    assert_non_null(p);
+    f->owned[f->n_owned++] = p;
+    fill_random(f, p, (size_t)48 * 36);
+    for (size_t i = 0; i < (size_t)48 * 36; i++)
+        if (i % 36 < 4)
+            p[i] = (unsigned char)(0x30 + p[i] % 16);
+    codes->dtype = EK_DTYPE_NVFP4;
+    codes->data = p;
+    codes->bytes = 48 * 36;
+    float *scale = (void *)add(f, SCALED ".scale", EK_DTYPE_F32, 1, 0);
+    *scale = 0.0037f;
+    return scale;
+}
+
 /* The formula, word by word from the tensors. */
 static float int4_value(struct folder *f, int64_t r, int64_t c)
 {
@@ -200,6 +228,23 @@ static void fp8_reads_by_its_formula_with_every_kind_of_scale(void **state)
                                       ek_e4m3_to_f32(codes[i]));
         close_folder(&f);
     }
+}
+
+static void nvfp4_is_multiplied_by_the_scale_beside_it(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct ek_source s;
+    float got[48 * 64], want[48 * 64];
+    open_nvfp4(&f);
+    find(&s, &f, SCALED ".weight");
+    ek_quant_to_f32(want, EK_DTYPE_NVFP4, tensor(&f, SCALED ".weight")->data, 48 * 64);
+    ek_source_read(got, &s, 0, 48);
+    for (int64_t i = 0; i < 48 * 64; i++)
+        assert_true(got[i] == want[i] * 0.0037f);
+    ek_source_read(got, &s, 7, 9); /* rows in the middle */
+    assert_true(got[65] == want[8 * 64 + 1] * 0.0037f);
+    close_folder(&f);
 }
 
 static struct ek_lm *load(struct folder *f, struct ek_team *team, enum ek_lm_weights w)
@@ -277,6 +322,32 @@ static void scales_a_row_become_bf16(void **state)
     assert_true(
         worst(&lm->layers[1].w[EK_LM_DECODE][EK_LM_GATE], &gate, 448 * 0x1p-8f) <= 1);
     ek_lm_free(lm);
+    ek_team_free(team);
+    close_folder(&f);
+}
+
+/* Packed in every format, and the same as alone with each number multiplied. */
+static void a_scaled_nvfp4_matrix_is_loaded(void **state)
+{
+    (void)state;
+    static const enum ek_lm_weights all[] = {EK_LM_WEIGHTS_KEEP, EK_LM_WEIGHTS_F32,
+                                             EK_LM_WEIGHTS_BF16, EK_LM_WEIGHTS_INT8,
+                                             EK_LM_WEIGHTS_INT4, EK_LM_WEIGHTS_FP8};
+    struct ek_err err = EK_ERR_INIT;
+    struct ek_team *team = NULL;
+    struct folder f;
+    struct ek_source s;
+    open_nvfp4(&f);
+    find(&s, &f, SCALED ".weight");
+    assert_int_equal(ek_team_new(&team, 2, false, &err), 0);
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        struct ek_lm *lm = load(&f, team, all[i]);
+        const struct ek_weight *w = &lm->layers[0].w[EK_LM_DECODE][EK_LM_DOWN];
+        /* 6 times a scale of 15/8 is the largest; int4 has 15 steps to its like. */
+        float off = worst(w, &s, 6 * 1.875f * 0.0037f);
+        assert_true(all[i] == EK_LM_WEIGHTS_F32 ? off == 0 : off < 0.08f);
+        ek_lm_free(lm);
+    }
     ek_team_free(team);
     close_folder(&f);
 }
@@ -403,6 +474,28 @@ static void numbers_that_are_not_finite_are_found_in_their_part(void **state)
     close_folder(&f);
 }
 
+static void an_nvfp4_scale_must_be_one_usable_number(void **state)
+{
+    (void)state;
+    struct folder f;
+    struct ek_source s;
+    const struct ek_tensor *which = NULL;
+    size_t at = 99;
+    float *scale = open_nvfp4(&f);
+    find(&s, &f, SCALED ".weight");
+    assert_true(ek_source_check(&s, 0, 48, &which, &at));
+    *scale = INFINITY;
+    assert_false(ek_source_check(&s, 40, 48, &which, &at));
+    assert_string_equal(which->name, SCALED ".scale");
+    assert_int_equal(at, 0);
+    tensor(&f, SCALED ".scale")->shape[0] = 48;
+    expect(&f, SCALED ".weight", EK_EFORMAT, SCALED ".scale", "one real number");
+    tensor(&f, SCALED ".scale")->shape[0] = 1;
+    tensor(&f, SCALED ".scale")->dtype = EK_DTYPE_I32;
+    expect(&f, SCALED ".weight", EK_EFORMAT, SCALED ".scale", "one real number");
+    close_folder(&f);
+}
+
 static void refuse(struct folder *f, struct ek_team *team, const char *a, const char *b)
 {
     struct ek_err err = EK_ERR_INIT;
@@ -479,14 +572,17 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(int4_reads_by_its_formula_in_groups_of_any_width),
         cmocka_unit_test(fp8_reads_by_its_formula_with_every_kind_of_scale),
+        cmocka_unit_test(nvfp4_is_multiplied_by_the_scale_beside_it),
         cmocka_unit_test(codes_and_scales_are_packed_unchanged),
         cmocka_unit_test(scales_of_an_fp8_cache_are_found_under_both_names),
         cmocka_unit_test(a_scale_of_an_fp8_cache_must_be_a_usable_number),
         cmocka_unit_test(scales_a_row_become_bf16),
+        cmocka_unit_test(a_scaled_nvfp4_matrix_is_loaded),
         cmocka_unit_test(parts_that_contradict_each_other_are_named),
         cmocka_unit_test(parts_that_are_missing_or_of_a_wrong_type_are_named),
         cmocka_unit_test(e4m3_without_scale_is_refused_where_the_folder_is_quantised),
         cmocka_unit_test(numbers_that_are_not_finite_are_found_in_their_part),
+        cmocka_unit_test(an_nvfp4_scale_must_be_one_usable_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
