@@ -115,11 +115,18 @@ static bool on_read(void *arg, int64_t done, int64_t total)
 }
 
 /* A run that is there is somebody's hours. */
-static bool has_run(const struct ek_train_config *c)
+static int check_folder(const struct settings *set, struct ek_err *err)
 {
     char path[4200];
-    snprintf(path, sizeof path, "%.4000s/checkpoints/last/manifest.json", c->run.dir);
-    return access(path, F_OK) == 0;
+    snprintf(path, sizeof path, "%.4000s/checkpoints/last/manifest.json",
+             set->config.run.dir);
+    if (set->resume || set->overwrite || set->check || set->explain ||
+        access(path, F_OK) != 0)
+        return 0;
+    return ek_err_set(err, EK_EINVAL,
+                      "run.dir: %s holds a run: --resume goes on with it, "
+                      "--overwrite begins anew",
+                      set->config.run.dir);
 }
 
 static int print(const struct ek_buf *text, struct ek_err *err)
@@ -164,7 +171,9 @@ static int train(struct ek_train *t, const struct settings *set, struct shown *s
         rc = ek_train_explain(out, t, err);
         return rc ? rc : print(out, err);
     }
-    rc = ek_train_run(t, err);
+    rc = check_folder(set, err); /* another may have ended while the log was read */
+    if (!rc)
+        rc = ek_train_run(t, err);
     if (shown->what)
         ek_progress_end(&shown->progress);
     if (rc == EK_ECANCELED && shown->has_failed) { /* nobody asked for a stop */
@@ -227,14 +236,8 @@ static bool check_settings(struct settings *set, const struct ek_opt_args *args,
                         "--resume goes on with a run and --overwrite begins anew, "
                         "expected one of them");
     }
-    if (!rc && !set->resume && !set->overwrite && !set->check && !set->explain &&
-        has_run(&set->config)) {
+    if (!rc && (rc = check_folder(set, &err)) != 0)
         key = "run.dir";
-        rc = ek_err_set(&err, EK_EINVAL,
-                        "run.dir: %s holds a run: --resume goes on with it, "
-                        "--overwrite begins anew",
-                        set->config.run.dir);
-    }
     if (!rc)
         return true;
     if (key && !ek_opt_place(place, &table, args, key)[0])

@@ -192,14 +192,14 @@ class Train(unittest.TestCase):
         self.assertEqual(self.train("--overwrite", *args).returncode, 0)
 
     def test_two_runs_do_not_share_a_folder(self):
-        args = [self.config, "--overwrite", "--set", self.dir("two"), "--set",
-                "train.epochs=10000", "--set", "eval.every=0"]
-        first = subprocess.Popen([keelkit.need_keel(), "train", *args, "--json"],
+        args = ["--overwrite", "--set", self.dir("two"), "--set", "train.epochs=10000",
+                "--set", "eval.every=0"]
+        first = subprocess.Popen([keelkit.need_keel(), "train", self.config, *args, "--json"],
                                  stdout=subprocess.PIPE, text=True)
         try:
             self.assertTrue(first.stdout.readline())  # it has begun
             done = self.train(*args)
-            self.assertEqual(done.returncode, 1)
+            self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn("run.dir", done.stderr)
             self.assertIn("another run", done.stderr)
         finally:
@@ -207,6 +207,35 @@ class Train(unittest.TestCase):
             first.wait()
             first.stdout.close()
         self.assertEqual(self.train(*args, "--set", "train.max_steps=3").returncode, 0)
+
+    def test_a_run_that_ended_while_the_log_was_read_is_kept(self):
+        log, pipe = (os.path.join(self.folder, n) for n in ("short.tsv", "short.pipe"))
+        pathlib.Path(log).write_text("user_id\titem_id\ttimestamp\n" + "".join(
+            f"u{u}\ti{(u * 7 + k) % 20}\t{k}\n" for u in range(40) for k in range(6)))
+        os.mkfifo(pipe)
+        args = ["--set", self.dir("late"), "--set", "data.format=tsv", "--set",
+                "train.max_steps=3", "--set"]
+        late = subprocess.Popen([keelkit.need_keel(), "train", self.config, *args,
+                                 f"data.path={pipe}"], stderr=subprocess.PIPE, text=True)
+        try:
+            end = None
+            while end is None and late.poll() is None:
+                try:  # nobody reads it yet: ENXIO
+                    end = os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+                except OSError:
+                    time.sleep(0.01)
+            self.assertEqual(self.train(*args, f"data.path={log}").returncode, 0)
+            manifest = pathlib.Path(self.folder, "late", "checkpoints", "last", "manifest.json")
+            before = (manifest.stat().st_ino, manifest.read_bytes())
+            os.write(end, pathlib.Path(log).read_bytes())
+            os.close(end)
+            _, stderr = late.communicate(timeout=600)
+        finally:
+            late.kill()
+            late.wait()
+        self.assertEqual(late.returncode, 1, stderr)
+        self.assertIn("holds a run", stderr)
+        self.assertEqual((manifest.stat().st_ino, manifest.read_bytes()), before)
 
     def test_a_loss_that_is_not_finite_is_code_1(self):
         done = self.train("--set", self.dir("f"), "--set", "train.lr=1000", "--set",
