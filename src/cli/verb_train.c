@@ -180,6 +180,8 @@ static int train(struct ek_train *t, const struct settings *set, struct shown *s
         err->status = EK_EIO;
         return ek_err_prefix(err, "standard output: %s", ek_status_text(EK_EIO));
     }
+    if (!rc && shown->has_failed) /* behind the last look */
+        rc = ek_err_set(err, EK_EIO, "standard output: %s", ek_status_text(EK_EIO));
     if (rc || set->json)
         return rc;
     rc = ek_train_report(out, t);

@@ -1,5 +1,6 @@
 """keel train: what it prints, what it refuses and with which exit code, and that a
 signal leaves what a resume goes on from."""
+import fcntl
 import gzip
 import json
 import os
@@ -135,6 +136,27 @@ class Train(unittest.TestCase):
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertRegex(done.stderr, "keel train: standard output: .*: stopped behind step")
         self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_a_last_line_that_nobody_takes_is_code_1_too(self):
+        # A pipe of a page, which has room for the lines before the last one alone.
+        get, put = os.pipe()
+        room = 2100
+        os.write(put, b"x" * (fcntl.fcntl(put, fcntl.F_SETPIPE_SZ, 4096) - room))
+        run = subprocess.Popen([keelkit.need_keel(), "train", self.config, "--set",
+                                self.dir("last"), "--json", "--set", "train.max_steps=3",
+                                "--set", "log.every=1000", "--set", "eval.every=0"],
+                               stdout=put, stderr=subprocess.PIPE, text=True)
+        os.close(put)
+        log = pathlib.Path(self.folder, "last", "log.jsonl")
+        end = time.monotonic() + 600
+        while time.monotonic() < end and run.poll() is None and not (
+                log.exists() and '"kind": "valid"' in log.read_text()):
+            time.sleep(0.01)
+        os.close(get)
+        _, stderr = run.communicate(timeout=600)
+        self.assertGreater(log.stat().st_size, room)  # the last one had no room
+        self.assertEqual(run.returncode, 1, stderr)
+        self.assertEqual(stderr, "keel train: standard output: input/output failure\n")
 
     def test_a_bad_log_is_code_3(self):
         done = self.train("--set", "data.path=/absent.txt")
