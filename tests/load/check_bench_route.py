@@ -59,7 +59,8 @@ class Scripted:
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=256)
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         self.n = 0
-        threading.Thread(target=self.accept, args=(serve,), daemon=True).start()
+        self.acceptor = threading.Thread(target=self.accept, args=(serve,), daemon=True)
+        self.acceptor.start()
 
     def accept(self, serve):
         def guarded(sock, number):
@@ -77,6 +78,9 @@ class Scripted:
             threading.Thread(target=guarded, args=(sock, self.n), daemon=True).start()
 
     def close(self):
+        # Once nobody accepts: it would be from who has the descriptor's number next.
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.acceptor.join()
         self.listener.close()
 
 

@@ -127,6 +127,7 @@ static int setup(void **state)
         .on_request = on_request, .on_closed = on_closed, .arg = f};
     ek_http_limits_default(&limits);
     limits.max_unsent_bytes = (size_t)16 << 20;
+    limits.send_timeout_us = (int64_t)3600 * 1000000; /* a slow machine's turns */
     write_files(f);
     f->big = ek_alloc(BIG);
     for (size_t i = 0; i < BIG; i++)

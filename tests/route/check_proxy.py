@@ -465,11 +465,16 @@ class WebSocket(Case):
         def serve(client, backend):
             accept_websocket(client, backend)
             total = 0
-            threading.Thread(target=lambda: client.sock.sendall(b"d" * 8000000),
-                             daemon=True).start()
+            down = threading.Thread(target=lambda: client.sock.sendall(b"d" * 8000000),
+                                    daemon=True)
+            down.start()
             time.sleep(0.3)
             while total < 8000000:
-                total += len(client.sock.recv(65536))
+                data = client.sock.recv(65536)
+                if not data:
+                    raise ConnectionError
+                total += len(data)
+            down.join()  # the socket is closed behind this
             backend.total = total
         proxy = self.proxy([serve])
         client = proxy.connect()

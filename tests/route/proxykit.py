@@ -285,7 +285,8 @@ class Backend:
             self.sock = socket.create_server((host, self.port), backlog=128)
         self.connections, self.requests, self.lock = 0, [], threading.Lock()
         self.clients = []
-        threading.Thread(target=self.run, daemon=True).start()
+        self.acceptor = threading.Thread(target=self.run, daemon=True)
+        self.acceptor.start()
 
     def run(self):
         while True:
@@ -317,6 +318,9 @@ class Backend:
             self.sock.shutdown(socket.SHUT_RDWR)  # wakes accept, which holds the port
         except OSError:
             pass
+        # A process that was stopped begins its accept anew: by the number, which may be
+        # another backend's by then.
+        self.acceptor.join()
         self.sock.close()
         with self.lock:
             for client in self.clients:
