@@ -55,9 +55,10 @@ void ek_train_free(struct ek_train *t); /* NULL is fine */
  * key, both values) or other data. */
 int ek_train_resume(struct ek_train *t, struct ek_err *err) EK_MUST_USE;
 
-/* To the end. EK_EBUSY: another run writes to run.dir; EK_EINVAL: a loss that is not finite (operation, value, user and item; no
- * checkpoint is written from it); EK_ECANCELED: should_stop said so, and
- * checkpoints/last is where it stopped; EK_EIO and others of checkpoints. */
+/* To the end. EK_EBUSY: another run writes to run.dir; EK_EINVAL: a loss that is not
+ * finite (operation, value, user and item; no checkpoint is written from it);
+ * EK_ECANCELED: should_stop said so, and checkpoints/last is where it stopped; EK_EIO
+ * and others of checkpoints. */
 int ek_train_run(struct ek_train *t, struct ek_err *err) EK_MUST_USE;
 
 /* What came out, as lines for a person: best validation, test, MFU. */
