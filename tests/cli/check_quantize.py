@@ -177,7 +177,22 @@ def make_folder(path, weights, word="BF16", config_extra=None):
                       {n: (word, pack[word](x)) for n, x in weights.items()})
 
 
-def make_gguf(path, weights):
+def add_scaled(w, name, x):
+    """x as llama.cpp's converter keeps NVFP4: a factor of the matrix beside it. Here it
+    comes first. Returns the numbers."""
+    rng = np.random.default_rng(len(name))
+    blocks = rng.integers(0, 256, (x.shape[0], x.shape[1] // 64, 36), dtype=np.uint8)
+    blocks[:, :, :4] = 0x30 + blocks[:, :, :4] % 16
+    blocks = blocks.reshape(x.shape[0], -1)
+    scale = np.array([0.013], np.float32)
+    w.add_tensor(name.replace(".weight", ".scale"), scale)
+    w.add_tensor(name, blocks, raw_dtype=T.NVFP4)
+    return gguf.quants.dequantize(blocks, T.NVFP4) * scale
+
+
+def make_gguf(path, weights, scaled=None):
+    """scaled: a dictionary; matrices of layers are NVFP4 where they can be, and their
+    numbers come here."""
     old = gguf.GGUFReader(os.path.join(GOLDEN, "llama.gguf"))
     w = gguf.GGUFWriter(path, "llama")
     sizes = {"llama.embedding_length": C, "llama.feed_forward_length": F,
@@ -195,6 +210,8 @@ def make_gguf(path, weights):
     for name, x in weights.items():
         if x.ndim == 1:
             w.add_tensor(gguf_name(name), x)
+        elif scaled is not None and name.startswith("model.layers.") and x.shape[1] % 64 == 0:
+            scaled[gguf_name(name)] = add_scaled(w, gguf_name(name), x)
         else:
             w.add_tensor(gguf_name(name), gguf.quants.quantize(x, T.BF16), raw_dtype=T.BF16)
     w.write_header_to_file()
@@ -286,6 +303,19 @@ class Quantize(unittest.TestCase):
                                delta=1e-3)
         self.assertGreater(check["kl"]["mean"], 0)
         self.assertLess(check["kl"]["mean"], 1)
+
+    def test_the_factor_of_an_nvfp4_matrix_is_in_what_is_written(self):
+        made, out, real = self.place("made.gguf"), self.place("out.gguf"), {}
+        make_gguf(made, self.weights, real)
+        self.run_ok(made, out, "--to", "bf16")
+        tensors = {t.name: t for t in gguf.GGUFReader(out).tensors}
+        self.assertFalse([n for n in tensors if n.endswith(".scale")])
+        self.assertEqual(len(real), 6 * LAYERS)  # all but ffn_down
+        for name, x in real.items():
+            got = gguf.quants.dequantize(tensors[name].data, T.BF16)
+            np.testing.assert_array_equal(got, from_bf16(to_bf16(x)), name)
+        self.assertAlmostEqual(self.nll(made, "--weights", "bf16"),
+                               self.nll(out, "--weights", "bf16"), delta=1e-6)
 
     def test_gguf_int4_symmetric_is_q4_0(self):
         out = self.place("q4_0.gguf")
