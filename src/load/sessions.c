@@ -306,19 +306,20 @@ static void wait_for_echoes(struct ek_sessions *run)
 static void stop_counting(struct ek_sessions *run)
 {
     struct ek_process_use u;
-    /* What came due while this thread had no processor is of the span, too. */
-    while (run->is_talking && run->o->interval_us > 0 &&
-           next_due_us(run) < ek_clock_us())
-        on_alarm(&run->alarm, EK_READABLE);
     int64_t now = ek_clock_us();
     run->to_us = now;
+    /* What came due while this thread had no processor is of the span, too; a pace that
+     * it cannot keep leaves more than can be said. */
+    while (run->is_talking && run->o->interval_us > 0 && next_due_us(run) < now &&
+           ek_clock_us() < now + LATE_US)
+        on_alarm(&run->alarm, EK_READABLE);
     run->r->span_us = now - run->from_us;
     run->r->own_cpu_us = ek_process_own_cpu_us() - run->own_cpu_us;
     if (!look(run, &u, false))
         return;
     run->r->cpu_us = u.cpu_us - run->cpu_us;
     run->is_talking = false;
-    run->wait_until_us = now + LATE_US;
+    run->wait_until_us = ek_clock_us() + LATE_US;
     if (run->o->mode == EK_SESSIONS_SPEAKING)
         wait_for_echoes(run);
     else

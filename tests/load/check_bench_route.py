@@ -518,6 +518,11 @@ class Route(unittest.TestCase):
                 self.assertGreaterEqual(report["opened"], 20 if mode != "churn" else 1)
                 self.assertEqual(report["failed"] + report["dropped"] + report["wrong"], 0)
 
+    def test_a_pace_that_nobody_can_keep_ends_with_its_time(self):
+        report, _ = bench(self.backend.address, "-m", "speaking", "-n", 300, "-b", 65536, "-i",
+                          "1ms", "-d", "100ms", "--settle", "0ms")
+        self.assertEqual((report["opened"], report["wrong"], report["dropped"]), (300, 0, 0))
+
     def test_the_table_names_what_was_measured(self):
         done = keelkit.keel("bench", "route", self.backend.address, "-m", "speaking", "-n", 5,
                             "-d", "200ms", "--settle", "0ms")
