@@ -297,6 +297,9 @@ static int check_fixed(const struct ek_route *r, const struct ek_route_config *c
             c->admin ? c->admin : "off", now->admin ? now->admin : "off");
     if (ek_counter_get(&r->router.is_draining))
         return ek_err_set(err, EK_EBUSY, "the proxy is draining, and will end");
+    /* It has the sockets of now: one that is removed here would be nobody's. */
+    if (r->upgrade)
+        return ek_err_set(err, EK_EBUSY, "another program is about to take over");
     return 0;
 }
 

@@ -218,6 +218,10 @@ static void on_again(struct ek_watch *w, int events)
     (void)events;
     if (read(w->fd, &n, sizeof n) < 0)
         return;
+    if (r->upgrade) { /* it ends with that, or is the other program's */
+        r->reloads_later = true;
+        return;
+    }
     ek_buf_init(&out, EK_ROUTE_MAX_BODY_BYTES);
     int rc = ek_route_read_again(r, &out, &err);
     (void)rc; /* it was logged */

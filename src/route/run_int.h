@@ -45,6 +45,7 @@ struct ek_route {
     struct ek_watch over;       /* eventfd: ek_route_upgrade adds to it */
     struct ek_upgrade *upgrade; /* a new process that is starting; NULL: none */
     int64_t dead_pid;           /* one that failed, to be waited for; 0: none */
+    bool reloads_later;         /* asked for while another program starts */
     bool is_handed_over;        /* another process has the sockets */
     struct ek_timer tick;   /* on_tick: what nothing else tells of; always started */
     int64_t drain_until_us; /* INT64_MAX: however long it takes */

@@ -50,9 +50,13 @@ static void fail(struct ek_upgrade *u, const char *why)
 {
     ek_log(EK_LOG_ERROR, "upgrade_failed", "pid=%lld why=\"%s\"", (long long)u->pid,
            why);
+    struct ek_route *r = u->route;
     kill(u->pid, SIGTERM);
-    u->route->dead_pid = u->pid;
+    r->dead_pid = u->pid;
     end(u);
+    if (r->reloads_later)
+        ek_route_reload(r);
+    r->reloads_later = false;
 }
 
 static void take_back(struct ek_upgrade *u, long fd)
@@ -104,6 +108,8 @@ static void on_said(struct ek_watch *w, int events)
     struct ek_route *r = u->route;
     ek_log(EK_LOG_INFO, "upgraded", "pid=%lld", (long long)u->pid);
     r->is_handed_over = true;
+    if (r->reloads_later)
+        kill(u->pid, SIGHUP); /* it may have read the configuration before */
     if (r->admin && !u->leaves_admin)
         ek_http_server_keep_path(r->admin);
     end(u);

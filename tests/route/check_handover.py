@@ -101,6 +101,23 @@ class Descriptors(Case):
         self.ended(k)
 
 
+class Reloads(Case):
+    def test_a_reload_waits_for_a_program_that_fails(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        program = pathlib.Path(folder.name, "keel")
+        program.write_text("#!/bin/sh\nexit 1\n")
+        program.chmod(0o755)
+        k = self.keel(config(self.backend), program=str(program))
+        with held_back(program) as is_met:
+            k.process.send_signal(signal.SIGUSR2)
+            self.assertTrue(wait_for(is_met, 30), k.output())
+            k.process.send_signal(signal.SIGHUP)
+        self.assertTrue(wait_for(lambda: k.records("reloaded")), k.output())
+        self.assertTrue(k.records("upgrade_failed"), k.output())
+        self.open(k)
+
+
 class Listeners(Case):
     def come(self, connect, bad, n):
         """One client after another, until nobody listens there."""
@@ -140,6 +157,33 @@ class Listeners(Case):
             port = s.getsockname()[1]
         self.upgraded_without(f"127.0.0.1:{port}", lambda: socket.create_connection(
             ("127.0.0.1", port), timeout=20))
+
+    def test_a_reload_in_the_middle_loses_nobody_and_is_the_new_programs(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        program = pathlib.Path(folder.name, "keel")
+        program.write_text(f"#!/bin/sh\nexec '{os.environ['KEEL']}' \"$@\"\n")
+        program.chmod(0o755)
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            port = s.getsockname()[1]
+        less = config(self.backend, "log_sessions: off")
+        k = self.keel(less.replace("backends:", f"  - listen: 127.0.0.1:{port}\nbackends:"),
+                      program=str(program))
+        bad, n = [], [0]
+        thread = threading.Thread(target=self.come, args=(lambda: socket.create_connection(
+            ("127.0.0.1", port), timeout=20), bad, n))
+        with held_back(program) as is_met:
+            k.process.send_signal(signal.SIGUSR2)
+            self.assertTrue(wait_for(is_met, 30), k.output())
+            k.write(less)
+            k.process.send_signal(signal.SIGHUP)
+            thread.start()
+            self.assertTrue(wait_for(lambda: n[0] > 10 or bad), k.output())
+        thread.join()
+        self.assertEqual(bad, [], k.output())
+        self.ended(k)
+        self.assertTrue(wait_for(lambda: k.records("reloaded")), k.output())
+        self.open(k)
 
     def test_a_socket_file_goes_with_its_listener(self):
         folder = tempfile.TemporaryDirectory()
