@@ -109,13 +109,20 @@ static int put(struct ek_h2 *c, const uint8_t *p, size_t n)
     return 0;
 }
 
+/* Behind its GOAWAY a connection that failed says nothing. */
+static bool has_said_all(const struct ek_h2 *c)
+{
+    return c->is_mute ||
+           (c->state == EK_H2_CLOSING && !nghttp2_session_want_write(c->session));
+}
+
 /* Has nghttp2 write as long as the socket takes it. 0: all is sent. */
 static int pump(struct ek_h2 *c)
 {
     int rc = flush_kept(c);
     while (rc == 0) {
         const uint8_t *p;
-        ssize_t n = c->is_mute ? 0 : nghttp2_session_mem_send(c->session, &p);
+        ssize_t n = has_said_all(c) ? 0 : nghttp2_session_mem_send(c->session, &p);
         if (n < 0) {
             c->context->n_out = 0;
             return EK_ENOMEM;
@@ -258,29 +265,34 @@ static void linger(struct ek_h2 *c)
         ek_h2_move_timer(c);
 }
 
-static void drop_input(struct ek_h2 *c)
+static void gone(struct ek_h2 *c, const char *why)
+{
+    ek_h2_tell_closed(c, why);
+    ek_h2_free(c);
+}
+
+/* False: c is gone. */
+static bool drop_input(struct ek_h2 *c)
 {
     struct ek_sock plain = {c->watch.fd, NULL};
     size_t got;
     int want;
     int rc = ek_sock_read(&plain, c->context->in, sizeof c->context->in, &got, &want);
-    if (rc && rc != EK_EAGAIN)
-        ek_h2_free(c);
+    if (rc == 0 || rc == EK_EAGAIN)
+        return true;
+    gone(c, c->why ? c->why : "");
+    return false;
 }
 
+/* A connection that failed has LINGER_US for its GOAWAY to find room in the socket. */
 static bool is_over(const struct ek_h2 *c)
 {
+    bool is_sent = c->out.len == c->n_sent;
     if (c->state == EK_H2_CLOSING)
-        return true;
-    return c->state == EK_H2_OPEN && !c->is_draining && c->out.len == c->n_sent &&
+        return is_sent && has_said_all(c);
+    return c->state == EK_H2_OPEN && !c->is_draining && is_sent &&
            !nghttp2_session_want_read(c->session) &&
            !nghttp2_session_want_write(c->session);
-}
-
-static void gone(struct ek_h2 *c, const char *why)
-{
-    ek_h2_tell_closed(c, why);
-    ek_h2_free(c);
 }
 
 void ek_h2_drive(struct ek_h2 *c, bool can_read)
@@ -314,7 +326,7 @@ void ek_h2_drive(struct ek_h2 *c, bool can_read)
         gone(c, "the descriptor cannot be watched");
         return;
     }
-    if (c->has_more_input)
+    if (c->has_more_input && c->state == EK_H2_OPEN)
         ek_h2_soon(c);
     ek_h2_move_timer(c);
 }
@@ -322,10 +334,11 @@ void ek_h2_drive(struct ek_h2 *c, bool can_read)
 void ek_h2_on_ready(struct ek_watch *w, int events)
 {
     struct ek_h2 *c = w->owner;
-    if (c->state == EK_H2_LINGER)
-        drop_input(c);
-    else
-        ek_h2_drive(c, c->tls || (events & (EK_READABLE | EK_HANGUP)));
+    bool can_read = events & (EK_READABLE | EK_HANGUP);
+    if (c->state >= EK_H2_CLOSING && can_read && !drop_input(c))
+        return;
+    if (c->state != EK_H2_LINGER)
+        ek_h2_drive(c, c->tls || can_read);
 }
 
 /* Time -------------------------------------------------------------------------- */
@@ -344,7 +357,7 @@ static int64_t due_of(const struct ek_h2 *c)
 {
     const struct ek_h2_options *o = &c->context->o;
     int64_t due = INT64_MAX;
-    if (c->state == EK_H2_LINGER)
+    if (c->state >= EK_H2_CLOSING)
         return c->state_us + LINGER_US;
     if (!c->is_ready)
         due = c->state_us + o->handshake_timeout_us;
@@ -433,10 +446,11 @@ void ek_h2_on_time(struct ek_timer *t)
     assert(rc == 0 && "its place in the heap was just given up");
     (void)rc;
     c->due_us = now + never_us;
-    if (c->state == EK_H2_LINGER) {
-        ek_h2_free(c);
+    if (c->state >= EK_H2_CLOSING && now >= c->state_us + LINGER_US) {
+        gone(c, c->why ? c->why : "");
         return;
     }
-    check_time(c, now);
+    if (c->state < EK_H2_CLOSING)
+        check_time(c, now);
     ek_h2_move_timer(c);
 }

@@ -1,10 +1,12 @@
 """Clients that mean harm, in front of the proxy: each is refused and counted in /metrics,
 the backend is told that its work is not wanted, memory stays, and the stream that another
 client has open meanwhile goes on."""
+import fcntl
 import pathlib
 import socket
 import struct
 import sys
+import termios
 import time
 import unittest
 
@@ -286,6 +288,24 @@ class Slow(Case):
             self.assert_other_goes_on()
             time.sleep(0.1)
         self.assert_memory(100000)
+
+
+    def test_a_flood_by_who_reads_nothing_is_told_of_once_he_reads(self):
+        self.start()
+        raw = Raw(self.proxy.port, PREFACE + frame(4, 0, 0, struct.pack(">HI", 4, 0x7fffffff)) +
+                  frame(8, 0, 0, b"\x7f\xff\0\0"))
+        raw.send(b"".join(frame(1, 5, i, b"\x82\x86\x04\x04/big\x01\x01a")
+                          for i in range(1, 101, 2)))
+        # What is on the way fills both sockets: nothing more fits behind it.
+        unread = [-1, 0]
+        while unread[-1] != unread[-2] or unread[-1] == 0:
+            time.sleep(0.3)
+            unread.append(struct.unpack("i", fcntl.ioctl(raw.sock, termios.FIONREAD, bytes(4)))[0])
+        raw.send(frame(6, 0, 0, b"12345678") * 3000)
+        self.assertTrue(wait_for(lambda: self.count("frame_floods") == 1))
+        self.assertEqual(raw.goaway(), CALM)
+        self.assertTrue(wait_for(lambda: self.proxy.metric("placements") == 1))
+        self.assert_other_goes_on()
 
 
 class Ids(Case):
