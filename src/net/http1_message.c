@@ -116,9 +116,9 @@ static int read_length(struct ek_http1_message *m, struct ek_text v)
     for (size_t i = 0; i < v.n; i++) {
         if (!is_digit(v.p[i]))
             return refuse(m, 400, "Content-Length is not a number");
-        length = length * 10 + (v.p[i] - '0');
         if (i >= MAX_LENGTH_DIGITS)
             return refuse(m, 413, "Content-Length is absurd");
+        length = length * 10 + (v.p[i] - '0');
     }
     m->head.body_bytes = length;
     return 0;

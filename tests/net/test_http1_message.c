@@ -102,6 +102,20 @@ static void fields_that_connection_names_are_dropped_but_never_framing(void **st
     assert_int_equal(m.head.body_bytes, 3);
 }
 
+static void a_length_of_18_digits_is_read_and_one_more_refused(void **state)
+{
+    struct ek_http1_message m;
+    (void)state;
+    assert_int_equal(read_request(&m, "POST / HTTP/1.1\r\nHost: h\r\n"
+                                      "Content-Length: 999999999999999999\r\n\r\n"),
+                     0);
+    assert_int_equal(m.head.body_bytes, INT64_C(999999999999999999));
+    assert_int_equal(read_request(&m, "POST / HTTP/1.1\r\nHost: h\r\n"
+                                      "Content-Length: 9999999999999999999\r\n\r\n"),
+                     EK_EFORMAT);
+    assert_int_equal(m.code, 413);
+}
+
 static void an_absolute_target_outranks_host(void **state)
 {
     struct ek_http1_message m;
@@ -377,6 +391,7 @@ int main(void)
         cmocka_unit_test(a_head_ends_where_its_empty_line_does),
         cmocka_unit_test(a_websocket_request_is_one_and_its_handshake_fields_stay),
         cmocka_unit_test(fields_that_connection_names_are_dropped_but_never_framing),
+        cmocka_unit_test(a_length_of_18_digits_is_read_and_one_more_refused),
         cmocka_unit_test(an_absolute_target_outranks_host),
         cmocka_unit_test(every_truncation_of_a_head_is_refused_or_not_whole),
         cmocka_unit_test(an_answer_is_framed_as_its_request_and_status_say),
