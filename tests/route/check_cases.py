@@ -14,7 +14,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "net"))
 from proxykit import (PATIENCE_S, Backend, Proxy, accept_websocket,  # noqa: E402
-                      echo_tunnel, need_probe, wait_for)
+                      echo_tunnel, end_balanced, need_probe, wait_for)
 from check_h2 import Client as H2Client  # noqa: E402
 from check_h2 import frame  # noqa: E402
 
@@ -26,15 +26,8 @@ class Case(unittest.TestCase):
         return backend
 
     def proxy(self, backends, *words, **settings):
-        proxy = Proxy([b if isinstance(b, str) else b.port for b in backends], *words,
-                      **settings)
-
-        def end():
-            with proxy:
-                self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0),
-                                "placements were not given back:\n" + proxy.output())
-        self.addCleanup(end)
-        return proxy
+        ports = [b if isinstance(b, str) else b.port for b in backends]
+        return end_balanced(self, Proxy(ports, *words, **settings))
 
     def h2(self, proxy, **options):
         c = H2Client(proxy.port, **options)

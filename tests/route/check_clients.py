@@ -13,7 +13,7 @@ import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import (PATIENCE_S, Backend, Proxy, dead_port, echo_http,  # noqa: E402
+from proxykit import (PATIENCE_S, Backend, Proxy, dead_port, echo_http, end_balanced,  # noqa: E402
                       keelkit, need_probe, wait_for)
 
 try:
@@ -105,14 +105,7 @@ class Server:
 
 class Case(unittest.TestCase):
     def proxy(self, backends, *words, **settings):
-        proxy = Proxy(backends, *words, **settings)
-
-        def end():
-            with proxy:
-                self.assertTrue(wait_for(lambda: proxy.metric("placements") == 0),
-                                "placements were not given back:\n" + proxy.output())
-        self.addCleanup(end)
-        return proxy
+        return end_balanced(self, Proxy(backends, *words, **settings))
 
 
 class Grpc(Case):

@@ -12,7 +12,7 @@ import threading
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-from proxykit import Backend, Client, Keel, echo_tunnel, wait_for  # noqa: E402
+from proxykit import Backend, Client, Keel, Sessions, echo_tunnel, wait_for  # noqa: E402
 
 
 def config(backend, more="", listen="127.0.0.1:0"):
@@ -39,7 +39,7 @@ def held_back(path):
         signal.signal(signal.SIGIO, before)
 
 
-class Case(unittest.TestCase):
+class Case(Sessions, unittest.TestCase):
     def setUp(self):
         self.backend = Backend(echo_tunnel)
         self.addCleanup(self.backend.close)
@@ -59,16 +59,6 @@ class Case(unittest.TestCase):
             k.folder.cleanup()
         self.addCleanup(end)
         return k
-
-    def open(self, k):
-        c = k.connect()
-        self.addCleanup(c.close)
-        self.assertEqual(c.upgrade()[0], 101)
-        return c
-
-    def echo(self, c, text=b"still here"):
-        c.send(text)
-        self.assertEqual(c.exactly(len(text)), text)
 
     def ended(self, k):
         self.assertEqual(k.process.wait(timeout=60), 0, k.output())

@@ -17,8 +17,8 @@ import urllib.error
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from check_life import Frames, read_frame  # noqa: E402
-from proxykit import (KEY, PATIENCE_S, Backend, Client, Keel, answer, echo_http,  # noqa: E402
-                      echo_tunnel, end_balanced, hold_port, wait_for)
+from proxykit import (KEY, PATIENCE_S, Backend, Client, Keel, Sessions, answer,  # noqa: E402
+                      echo_http, echo_tunnel, end_balanced, hold_port, wait_for)
 
 NOWHERE = "a" * 64 + ".test"  # no label is so long: no server is asked
 
@@ -39,7 +39,7 @@ def make_certificate(folder, file, name):
                    check=True, capture_output=True)
 
 
-class Case(unittest.TestCase):
+class Case(Sessions, unittest.TestCase):
     def backend(self, serve):
         b = Backend(serve)
         self.addCleanup(b.close)
@@ -55,16 +55,6 @@ class Case(unittest.TestCase):
         text = caught.exception.read().decode()
         caught.exception.close()
         return text
-
-    def open(self, k):
-        c = k.connect()
-        self.addCleanup(c.close)
-        self.assertEqual(c.upgrade()[0], 101)
-        return c
-
-    def echo(self, c, text=b"still here"):
-        c.send(text)
-        self.assertEqual(c.exactly(len(text)), text)
 
 
 def config(backends, more="", listen="127.0.0.1:0"):

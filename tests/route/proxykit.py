@@ -119,6 +119,20 @@ class Proxy:
             assert code == 0, f"the proxy ended with {code}:\n{text}"
 
 
+class Sessions:
+    """Of a test case: a WebSocket that ends with the test, and what it echoes."""
+
+    def open(self, k):
+        c = k.connect()
+        self.addCleanup(c.close)
+        self.assertEqual(c.upgrade()[0], 101)
+        return c
+
+    def echo(self, c, text=b"still here"):
+        c.send(text)
+        self.assertEqual(c.exactly(len(text)), text)
+
+
 def end_balanced(case, proxy):
     """proxy ends with the test, once every placement was given back."""
     def end():
