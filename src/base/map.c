@@ -1,33 +1,23 @@
 #include "base/map.h"
 
 #include "base/mem.h"
+#include "base/rng.h"
 
 #include <string.h>
-
-/* splitmix64's finaliser: every input bit reaches every output bit. */
-static uint64_t mix(uint64_t x)
-{
-    x ^= x >> 30;
-    x *= 0xbf58476d1ce4e5b9u;
-    x ^= x >> 27;
-    x *= 0x94d049bb133111ebu;
-    x ^= x >> 31;
-    return x;
-}
 
 uint64_t ek_hash(const void *p, size_t n, uint64_t seed)
 {
     const unsigned char *b = p;
-    uint64_t h = mix(seed ^ 0x9e3779b97f4a7c15u ^ n);
+    uint64_t h = ek_mix64(seed ^ 0x9e3779b97f4a7c15u ^ n);
     for (; n >= 8; n -= 8, b += 8) {
         uint64_t w;
         memcpy(&w, b, 8);
-        h = mix(h ^ w);
+        h = ek_mix64(h ^ w);
     }
     if (n) {
         uint64_t w = 0;
         memcpy(&w, b, n);
-        h = mix(h ^ w);
+        h = ek_mix64(h ^ w);
     }
     return h;
 }

@@ -12,12 +12,8 @@ static uint64_t rotl(uint64_t x, int k)
 
 void ek_rng_init(struct ek_rng *r, uint64_t seed)
 {
-    for (int i = 0; i < 4; i++) {
-        uint64_t z = seed += 0x9e3779b97f4a7c15u;
-        z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-        z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-        r->s[i] = z ^ z >> 31;
-    }
+    for (int i = 0; i < 4; i++)
+        r->s[i] = ek_mix64(seed += 0x9e3779b97f4a7c15u);
 }
 
 uint64_t ek_rng_u64(struct ek_rng *r)

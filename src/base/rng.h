@@ -22,6 +22,15 @@ double ek_rng_uniform(struct ek_rng *r);             /* [0,1), 53 bits */
 uint64_t ek_rng_below(struct ek_rng *r, uint64_t n); /* [0,n), unbiased; n >= 1 */
 double ek_rng_normal(struct ek_rng *r);              /* mean 0, deviation 1 */
 
+/* The finaliser of splitmix64 (Steele, Lea & Flood, "Fast splittable pseudorandom number
+ * generators", 2014), a bijection: neighbours in, strangers out. */
+static inline uint64_t ek_mix64(uint64_t x)
+{
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
 /* Fills p[0,n) from the kernel's generator. Errors: EK_EIO. */
 int ek_rng_secret(void *p, size_t n) EK_MUST_USE;
 

@@ -1,5 +1,6 @@
 /* run.c - a step: binds this batch's rows, walks the schedule, nothing else. */
 #include "base/clock.h"
+#include "base/rng.h"
 #include "graph/graph_int.h"
 
 #include <assert.h>
@@ -63,14 +64,6 @@ struct ek_mat ek_resolve(const struct ek_graph *g, int v, enum ek_slot slot)
     return m;
 }
 
-/* splitmix64's finaliser: neighbouring counters give unrelated keys. */
-static uint64_t mixed(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
 void ek_run_open(struct ek_op_run *r, struct ek_graph *g, const struct ek_step *s)
 {
     memset(r, 0, sizeof *r);
@@ -80,8 +73,8 @@ void ek_run_open(struct ek_op_run *r, struct ek_graph *g, const struct ek_step *
     r->node = n;
     r->added = s->added;
     r->scratch = s->scratch < 0 ? NULL : g->arena + g->pieces[s->scratch].offset;
-    r->key = mixed(mixed(g->o.seed + 0x9e3779b97f4a7c15u * (g->step + 1)) +
-                   0x9e3779b97f4a7c15u * (uint64_t)(s->node + 1));
+    r->key = ek_mix64(ek_mix64(g->o.seed + 0x9e3779b97f4a7c15u * (g->step + 1)) +
+                      0x9e3779b97f4a7c15u * (uint64_t)(s->node + 1));
     for (int k = 0; k < n->n_in; k++) {
         int v = n->in[k];
         if (v < 0)

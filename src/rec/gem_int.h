@@ -13,6 +13,7 @@
 #ifndef EVENKEEL_REC_GEM_INT_H
 #define EVENKEEL_REC_GEM_INT_H
 
+#include "base/rng.h"
 #include "rec/model_int.h"
 
 #define EK_GEM_SLOTS   4  /* learned features of the non-sequence side */
@@ -58,15 +59,12 @@ static inline int32_t ek_gem_rows(const struct ek_rec_config *c, int32_t levels)
     return c->column_rows && c->column_rows < levels ? (int32_t)c->column_rows : levels;
 }
 
-/* The row of a level of column i among so many: the last steps of splitmix64, so that
- * levels which share a row in one column do not in another. */
+/* The row of a level of column i among so many: by splitmix64's step, so that levels
+ * which share a row in one column do not in another. */
 static inline int32_t ek_gem_row(int32_t level, int i, int32_t rows)
 {
     uint64_t x = ((uint64_t)i << 32 | (uint32_t)level) + 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    x ^= x >> 31;
-    return (int32_t)((x >> 32) * (uint64_t)rows >> 32);
+    return (int32_t)((ek_mix64(x) >> 32) * (uint64_t)rows >> 32);
 }
 
 /* --- gem_features.c --------------------------------------------------------------- */

@@ -6,24 +6,17 @@
  * goes to the same next one every time. There is no ring to keep in step among threads.
  * With weights the draw is weight / -ln(u) (Thaler & Ravishankar 1998; Schindelhauer &
  * Schomaker 2005 for the weights). */
+#include "base/rng.h"
 #include "route/pool_int.h"
 
 #include <math.h>
-
-/* splitmix64's last step: neighbours in, strangers out. */
-static uint64_t mix(uint64_t x)
-{
-    x = (x ^ x >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    x = (x ^ x >> 27) * UINT64_C(0x94d049bb133111eb);
-    return x ^ x >> 31;
-}
 
 static float draw(const struct ek_pool *pool, uint64_t key, int32_t i, bool is_weighted)
 {
     uint64_t h = (uint64_t)(uint32_t)ek_shared_i32_get(&pool->sides[i].hash);
     /* 24 bits and a half: within (0, 1). */
-    float u =
-        ((float)(mix(key ^ h * UINT64_C(0x9e3779b97f4a7c15)) >> 40) + 0.5f) * 0x1p-24f;
+    float u = ((float)(ek_mix64(key ^ h * UINT64_C(0x9e3779b97f4a7c15)) >> 40) + 0.5f) *
+              0x1p-24f;
     return is_weighted ? -1 / (ek_side_inv_weight(pool, i) * logf(u)) : u;
 }
 

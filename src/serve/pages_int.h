@@ -9,16 +9,13 @@
 #ifndef EVENKEEL_SERVE_PAGES_INT_H
 #define EVENKEEL_SERVE_PAGES_INT_H
 
+#include "base/rng.h"
 #include "serve/pages.h"
 
-/* splitmix64's step (Steele, Lea & Flood, "Fast splittable pseudorandom number
- * generators", 2014). */
+/* splitmix64's step. */
 static inline uint64_t ek_pages_mix(uint64_t x)
 {
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
+    return ek_mix64(x + 0x9e3779b97f4a7c15u);
 }
 
 /* The chain before a page's first token; `before` is that of the page before it, or the

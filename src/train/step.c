@@ -1,29 +1,22 @@
 /* step.c - micro-batches through the graph, their gradients summed by targets, clipped
  * by one norm over everything, applied. Nothing here allocates. */
+#include "base/rng.h"
 #include "train/run_int.h"
 
 #include <assert.h>
 #include <inttypes.h>
 #include <math.h>
 
-/* splitmix64's finaliser. */
-static uint64_t mixed(uint64_t x)
-{
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-}
-
 void ek_train_draw(int32_t *out, int64_t n, int64_t n_items, uint64_t seed,
                    int64_t step, int micro)
 {
     const uint64_t golden = 0x9e3779b97f4a7c15u;
-    uint64_t key = mixed(seed + golden);
-    key = mixed(key ^ mixed((uint64_t)step * golden + 1));
-    key = mixed(key ^ mixed((uint64_t)micro * golden + 2));
+    uint64_t key = ek_mix64(seed + golden);
+    key = ek_mix64(key ^ ek_mix64((uint64_t)step * golden + 1));
+    key = ek_mix64(key ^ ek_mix64((uint64_t)micro * golden + 2));
     /* 64 bits times n_items: the bias is below 2^-33 */
     for (int64_t i = 0; i < n; i++) {
-        uint64_t x = mixed(key + golden * (uint64_t)(i + 1));
+        uint64_t x = ek_mix64(key + golden * (uint64_t)(i + 1));
         out[i] = (int32_t)((x >> 32) * (uint64_t)n_items >> 32);
     }
 }
