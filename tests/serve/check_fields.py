@@ -16,7 +16,8 @@ PROMPT = "The captain of the ship says to all who are on it that they are to sta
 # Long answers for a model that does nothing else for long.
 LONG = {"prompt": ["abc"] * 8, "n": 16, "max_tokens": 120, "ignore_eos": True}
 
-ONE_SEAT = ("--max-seqs", "1", "--max-queue", "300", "--threads", "1")
+N_HOLDERS = 64  # of LONG: ten seconds' work on a fast machine
+ONE_SEAT = ("--max-seqs", "1", "--threads", "1", "--max-queue", str(128 * N_HOLDERS))
 
 
 class Base(unittest.TestCase):
@@ -150,32 +151,54 @@ class Priority(Base):
     options = ONE_SEAT
 
     def served(self, n):
-        """Ids in the order in which their answers ended, once there are n."""
+        """The access log's lines in the order in which answers ended, once there are n."""
         deadline = time.monotonic() + keelkit.PATIENCE_S
         while self.server.output().count('"access"') < n:
             self.assertLess(time.monotonic(), deadline, self.server.output())
             time.sleep(0.01)
         lines = [json.loads(line) for line in self.server.output().split("\n")[:-1]]
-        return [line["id"].removeprefix("cmpl-") for line in lines if line["event"] == "access"]
+        return [line for line in lines if line["event"] == "access"]
+
+    def await_prompts(self, n):
+        while self.metric("request_prompt_tokens_count") < n:
+            time.sleep(0.005)
+
+    def hold_the_seat(self):
+        """Connections of requests that are the most urgent there are, more than can be
+        answered while the test asks for others."""
+        holders = []
+        for i in range(N_HOLDERS):
+            c = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=240)
+            self.addCleanup(c.close)
+            c.request("POST", "/v1/completions", json.dumps(
+                {**LONG, "priority": -2**31, "request_id": f"holder-{i}"}))
+            holders.append(c)
+            self.await_prompts((i + 1) * len(LONG["prompt"]))
+        return holders
 
     def test_the_lower_number_is_served_first_and_equal_ones_by_arrival(self):
-        wanted = (("late", 5), ("normal", 0), ("last", 2**31 - 1), ("late too", 5),
+        # Of one token each: an answer of more may wait with its end until the server has
+        # taken its beginning, and answers without a beginning pass it meanwhile.
+        wanted = (("late", 5), ("normal", 0), ("last", 2**31 - 1), ("late-too", 5),
                   ("urgent", -2**31), ("soon", -3))
-        with concurrent.futures.ThreadPoolExecutor(8) as pool:
-            asked = [pool.submit(self.complete, request_id="long", **LONG)]
-            n = len(LONG["prompt"])
+        holders = self.hold_the_seat()
+        n = len(holders) * len(LONG["prompt"])
+        with concurrent.futures.ThreadPoolExecutor(len(wanted)) as pool:
+            asked = []
             for name, priority in wanted:
-                while self.metric("request_prompt_tokens_count") < n:  # they have arrived
-                    time.sleep(0.005)
-                asked.append(pool.submit(
-                    self.complete, prompt="abc", max_tokens=2, priority=priority,
-                    request_id=name.replace(" ", "-")))
+                asked.append(pool.submit(self.complete, prompt="abc", max_tokens=1,
+                                         priority=priority, request_id=name))
                 n += 1
+                self.await_prompts(n)
+            for c in holders:
+                c.close()
             for f in asked:
                 f.result()
-        order = self.served(1 + len(wanted))
-        self.assertEqual(set(order[:2]), {"urgent", "soon"})
-        self.assertEqual(order[2:], ["long", "normal", "late", "late-too", "last"])
+        order = [line["id"].removeprefix("cmpl-")
+                 for line in self.served(len(holders) + len(wanted)) if line["status"] == 200]
+        self.assertNotIn(f"holder-{N_HOLDERS - 1}", order)  # the seat was taken to the end
+        self.assertEqual([name for name in order if "holder" not in name],
+                         ["urgent", "soon", "normal", "late", "late-too", "last"])
 
     def test_a_priority_that_is_no_integer_of_32_bits_is_refused(self):
         for value in (2**31, -2**31 - 1, 1.5, "1", True, [0], 1e300):
