@@ -96,6 +96,42 @@ void *ek_alloc_huge(size_t size)
     return p;
 }
 
+/* Counts n elements. False: they are not to be taken. */
+static bool count(struct ek_taker *t, size_t *bytes, int64_t n, size_t size)
+{
+    assert(n >= 0);
+    if (t->status)
+        return false;
+    if (!ek_mul_size(bytes, (size_t)n, size) ||
+        !ek_add_size(&t->bytes, t->bytes, *bytes))
+        t->status = EK_ELIMIT;
+    return !t->status && !t->is_dry;
+}
+
+static void *taken(struct ek_taker *t, void *p)
+{
+    t->status = p ? 0 : EK_ENOMEM;
+    return p;
+}
+
+void *ek_take_array(struct ek_taker *t, int64_t n, size_t size)
+{
+    size_t bytes;
+    return count(t, &bytes, n, size) ? taken(t, ek_alloc(bytes)) : NULL;
+}
+
+void *ek_take_zeroed(struct ek_taker *t, int64_t n, size_t size)
+{
+    size_t bytes;
+    return count(t, &bytes, n, size) ? taken(t, ek_calloc(1, bytes)) : NULL;
+}
+
+void *ek_take_aligned(struct ek_taker *t, int64_t n, size_t size)
+{
+    size_t bytes;
+    return count(t, &bytes, n, size) ? taken(t, ek_alloc_aligned(64, bytes)) : NULL;
+}
+
 void ek_free(void *p)
 {
     free(p);

@@ -27,6 +27,20 @@ void ek_free(void *p);                                         /* p may be NULL 
  * 2 MiB at a time. */
 void *ek_alloc_huge(size_t size) EK_MUST_USE;
 
+/* Arrays that are taken one behind the other, or, dry, only counted: so that one function
+ * lists what an object holds for both. Zeroed but for is_dry; behind the last array
+ * status is 0, EK_ENOMEM or EK_ELIMIT (the sum overflows), and `bytes` the sum. */
+struct ek_taker {
+    bool is_dry;
+    int status;
+    size_t bytes;
+};
+
+/* n elements of `size`: NULL when dry, and once status is not 0. */
+void *ek_take_array(struct ek_taker *t, int64_t n, size_t size);
+void *ek_take_zeroed(struct ek_taker *t, int64_t n, size_t size);
+void *ek_take_aligned(struct ek_taker *t, int64_t n, size_t size); /* to 64 bytes */
+
 /* Copy of s[0,n) with a NUL behind it. */
 char *ek_strndup(const char *s, size_t n) EK_MUST_USE;
 

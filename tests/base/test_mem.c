@@ -142,6 +142,53 @@ static void the_drive_fails_each_allocation_and_ends(void **state)
     assert_int_equal(call_all(), 6); /* the drive is off again */
 }
 
+struct arrays {
+    int32_t *a;
+    double *b;
+    char *c;
+};
+
+static void list_arrays(struct arrays *x, struct ek_taker *t)
+{
+    x->a = ek_take_array(t, 3, sizeof *x->a);
+    x->b = ek_take_zeroed(t, 5, sizeof *x->b);
+    x->c = ek_take_aligned(t, 7, sizeof *x->c);
+}
+
+static void a_dry_taker_counts_what_another_takes(void **state)
+{
+    (void)state;
+    struct ek_taker dry = {.is_dry = true};
+    struct arrays x;
+    list_arrays(&x, &dry);
+    assert_true(!x.a && !x.b && !x.c && !dry.status);
+    assert_int_equal(dry.bytes, 3 * 4 + 5 * 8 + 7);
+    EK_EACH_FAILURE (k) {
+        struct ek_taker t = {.is_dry = false};
+        list_arrays(&x, &t);
+        assert_int_equal(t.status, x.a && x.b && x.c ? 0 : EK_ENOMEM);
+        assert_true(t.status || (t.bytes == dry.bytes && x.b[4] <= 0.0));
+        ek_free(x.a);
+        ek_free(x.b);
+        ek_free(x.c);
+    }
+}
+
+static void a_takers_sum_that_overflows_is_a_limit(void **state)
+{
+    (void)state;
+    struct ek_taker t = {.is_dry = true};
+    assert_null(ek_take_array(&t, INT64_MAX, 2));
+    assert_int_equal(t.status, 0);
+    assert_null(ek_take_array(&t, 2, 1)); /* the sum */
+    assert_int_equal(t.status, EK_ELIMIT);
+    t = (struct ek_taker){.is_dry = false};
+    assert_null(ek_take_zeroed(&t, INT64_MAX, 3)); /* one product */
+    assert_int_equal(t.status, EK_ELIMIT);
+    assert_null(ek_take_aligned(&t, 1, 1)); /* it stays */
+    assert_int_equal(t.status, EK_ELIMIT);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -153,6 +200,8 @@ int main(void)
         cmocka_unit_test(checked_sizes_leave_out_untouched_on_overflow),
         cmocka_unit_test(the_kth_allocation_fails_once_through_every_door),
         cmocka_unit_test(the_drive_fails_each_allocation_and_ends),
+        cmocka_unit_test(a_dry_taker_counts_what_another_takes),
+        cmocka_unit_test(a_takers_sum_that_overflows_is_a_limit),
     };
     return cmocka_run_group_tests_name("mem", tests, NULL, NULL);
 }
