@@ -5,7 +5,7 @@ set(EK_LIBRARY_ABI 1)          # of the shared library; a break would be 2
 set(EK_LIBRARY_VERSION 1.0.0)
 
 file(GLOB library_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/session/*.c)
-foreach(unit clock mem slots status)
+foreach(unit clock mem proc slots status)
     list(APPEND library_sources ${PROJECT_SOURCE_DIR}/src/base/${unit}.c)
 endforeach()
 add_library(evenkeel_objects OBJECT ${library_sources})

@@ -7,16 +7,10 @@
 #ifndef EVENKEEL_SESSION_CPU_H
 #define EVENKEEL_SESSION_CPU_H
 
-#include "base/status.h"
+#include "base/proc.h"
 
 #include <stddef.h>
 #include <stdint.h>
-
-#define EK_CGROUP_PATH_MAX 1024
-
-/* The folder of this process's cgroup v2, from `proc_dir`/self/cgroup and mountinfo.
- * Errors: EK_ENOENT there is none, or its mount point is an odd path; EK_ELIMIT. */
-int ek_cgroup_find(char *out, size_t cap, const char *proc_dir) EK_MUST_USE;
 
 /* usage_usec of cpu.stat. Errors: EK_EIO. */
 int ek_cgroup_used(const char *dir, int64_t *us) EK_MUST_USE;
