@@ -51,6 +51,7 @@ struct ek_graph_options {
     bool is_training;     /* dropout drops; else it passes */
     uint64_t seed;        /* of dropout masks */
     uint64_t max_bytes;   /* ceiling of the arena; 0: none */
+    bool is_deferred;     /* ek_graph_plan takes no arena, ek_graph_take does */
 };
 
 /* Errors: EK_ENOMEM. */
@@ -100,8 +101,12 @@ void ek_graph_output(struct ek_graph *g, int v);
 
 /* Builds backward and the plan and takes the arena; no builder may follow.
  * Errors: what a builder found (EK_EINVAL with operation, values and shapes), EK_ELIMIT
- * the arena would be over max_bytes, EK_ENOMEM. */
+ * the arena would be over max_bytes, or no size could tell it; EK_ENOMEM. */
 int ek_graph_plan(struct ek_graph *g, struct ek_err *err) EK_MUST_USE;
+
+/* The arena of a graph that is_deferred, behind its plan and before its first step.
+ * Errors: EK_ENOMEM. */
+int ek_graph_take(struct ek_graph *g, struct ek_err *err) EK_MUST_USE;
 
 /* --- a step ----------------------------------------------------------------------- */
 
@@ -136,6 +141,10 @@ struct ek_row_grad {
 #define EK_ROW_SOURCES 16
 int ek_graph_row_grads(const struct ek_graph *g, int param,
                        struct ek_row_grad out[EK_ROW_SOURCES]);
+
+/* The most of them there can be in a step: the sum of n of all sources with every axis
+ * at its ceiling. Behind the plan; needs no arena and nothing bound. */
+int64_t ek_graph_row_ceiling(const struct ek_graph *g, int param);
 
 /* Called once a backward for each dense parameter in this graph, as soon as its
  * gradient has every contribution of this process: where a reduction over processes

@@ -58,6 +58,7 @@ struct ek_value {
 };
 
 struct ek_graph;
+struct ek_node;
 struct ek_op_run;
 
 struct ek_cost {
@@ -74,6 +75,8 @@ struct ek_op_class {
     size_t (*scratch)(const struct ek_graph *g, int node, bool is_backward);
     /* after backward: sources of a table's gradient; returns how many */
     int (*row_grads)(const struct ek_op_run *r, struct ek_row_grad *out);
+    /* the sum of their n at the ceilings */
+    int64_t (*row_ceiling)(const struct ek_graph *g, const struct ek_node *n);
 };
 
 struct ek_node {
@@ -208,7 +211,8 @@ void ek_run_open(struct ek_op_run *r, struct ek_graph *g, const struct ek_step *
 int ek_row_sources(const struct ek_graph *g, int value,
                    struct ek_row_grad out[EK_ROW_SOURCES]);
 int64_t ek_value_rows(const struct ek_graph *g, int v); /* bound */
-size_t ek_value_bytes(const struct ek_graph *g, int v); /* at the ceiling */
+/* At the ceiling; SIZE_MAX: more than a number can tell. */
+size_t ek_value_bytes(const struct ek_graph *g, int v);
 
 /* Runs fn for block 0..n-1, dealt to the team in runs; the member is for scratch
  * only. */

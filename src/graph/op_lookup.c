@@ -59,10 +59,16 @@ static int lookup_row_grads(const struct ek_op_run *r, struct ek_row_grad *out)
     return 1;
 }
 
+static int64_t lookup_row_ceiling(const struct ek_graph *g, const struct ek_node *n)
+{
+    return g->values[n->out[0]].rows;
+}
+
 static const struct ek_op_class lookup_class = {.name = "lookup",
                                                 .forward = lookup_forward,
                                                 .backward = lookup_backward,
-                                                .row_grads = lookup_row_grads};
+                                                .row_grads = lookup_row_grads,
+                                                .row_ceiling = lookup_row_ceiling};
 
 int ek_lookup(struct ek_graph *g, int table, int ids, float scale)
 {
@@ -141,10 +147,16 @@ static int bag_row_grads(const struct ek_op_run *r, struct ek_row_grad *out)
     return 1;
 }
 
+static int64_t bag_row_ceiling(const struct ek_graph *g, const struct ek_node *n)
+{
+    return g->values[n->in[IDS]].rows;
+}
+
 static const struct ek_op_class bag_class = {.name = "bag",
                                              .forward = bag_forward,
                                              .backward = bag_backward,
-                                             .row_grads = bag_row_grads};
+                                             .row_grads = bag_row_grads,
+                                             .row_ceiling = bag_row_ceiling};
 
 int ek_bag(struct ek_graph *g, int table, int ids, int offsets, int axis, bool is_mean)
 {

@@ -434,6 +434,12 @@ static int softmax_row_grads(const struct ek_op_run *r, struct ek_row_grad *out)
     return 2;
 }
 
+static int64_t softmax_row_ceiling(const struct ek_graph *g, const struct ek_node *n)
+{
+    int64_t sum = g->values[n->out[DCAND]].rows;
+    return n->n_in > NEGATIVES ? sum + g->values[n->out[DPOS]].rows : sum;
+}
+
 static size_t softmax_scratch(const struct ek_graph *g, int node, bool is_backward)
 {
     const struct ek_node *n = &g->nodes[node];
@@ -456,13 +462,15 @@ static const struct ek_op_class sampled_class = {.name = "sampled_softmax",
                                                  .backward = softmax_backward,
                                                  .cost = softmax_cost,
                                                  .scratch = softmax_scratch,
-                                                 .row_grads = softmax_row_grads};
+                                                 .row_grads = softmax_row_grads,
+                                                 .row_ceiling = softmax_row_ceiling};
 static const struct ek_op_class full_class = {.name = "full_softmax",
                                               .forward = softmax_forward,
                                               .backward = softmax_backward,
                                               .cost = softmax_cost,
                                               .scratch = softmax_scratch,
-                                              .row_grads = softmax_row_grads};
+                                              .row_grads = softmax_row_grads,
+                                              .row_ceiling = softmax_row_ceiling};
 
 static int softmax_add(struct ek_graph *g, const struct ek_op_class *class,
                        const int *in, int n_in, const struct ek_sampled *o)

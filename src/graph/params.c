@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@ struct ek_params {
     struct ek_param **list; /* owned; entries never move */
     int n, cap;
     uint64_t seed;
+    bool is_deferred; /* entries have no memory until ek_params_take */
 };
 
 int ek_params_new(struct ek_params **set, uint64_t seed, struct ek_err *err)
@@ -108,28 +110,28 @@ static void fill_normal(float *x, size_t n, double deviation, bool is_cut,
     }
 }
 
-static void fill(struct ek_param *p, const struct ek_param_spec *spec, uint64_t seed)
+static void fill(struct ek_param *p, uint64_t seed)
 {
     size_t n = (size_t)p->rows * (size_t)p->cols;
-    double scale = (double)spec->scale, fans = (double)(p->rows + p->cols);
+    double scale = (double)p->scale, fans = (double)(p->rows + p->cols);
     struct ek_rng rng;
     ek_rng_init(&rng, seed ^ hash_name(p->name));
-    switch (spec->init) {
+    switch (p->init) {
     case EK_INIT_ZERO:
     case EK_INIT_ONE:
         for (size_t i = 0; i < n; i++)
-            p->value[i] = spec->init == EK_INIT_ONE ? 1.0f : 0.0f;
+            p->value[i] = p->init == EK_INIT_ONE ? 1.0f : 0.0f;
         break;
     case EK_INIT_NORMAL:
     case EK_INIT_TRUNCATED:
-        fill_normal(p->value, n, scale, spec->init == EK_INIT_TRUNCATED, &rng);
+        fill_normal(p->value, n, scale, p->init == EK_INIT_TRUNCATED, &rng);
         break;
     case EK_INIT_XAVIER_NORMAL:
         fill_normal(p->value, n, scale * sqrt(2 / fans), false, &rng);
         break;
     case EK_INIT_UNIFORM:
     case EK_INIT_XAVIER_UNIFORM:
-        if (spec->init == EK_INIT_XAVIER_UNIFORM)
+        if (p->init == EK_INIT_XAVIER_UNIFORM)
             scale *= sqrt(6 / fans);
         for (size_t i = 0; i < n; i++)
             p->value[i] = (float)((2 * ek_rng_uniform(&rng) - 1) * scale);
@@ -152,38 +154,73 @@ static int check_spec(const struct ek_param_spec *s, struct ek_err *err)
     return 0;
 }
 
+/* Of the values, and of the gradient. False: it overflows. */
+static bool value_bytes(size_t *bytes, int64_t rows, int64_t cols)
+{
+    return ek_mul_size(bytes, (size_t)rows, (size_t)cols) &&
+           ek_mul_size(bytes, *bytes, sizeof(float));
+}
+
+bool ek_param_bytes(size_t *sum, const struct ek_param *p)
+{
+    size_t bytes;
+    return value_bytes(&bytes, p->rows, p->cols) && ek_add_size(sum, *sum, bytes) &&
+           (p->is_table || ek_add_size(sum, *sum, bytes)) &&
+           (!p->touched || ek_add_size(sum, *sum, (size_t)p->rows));
+}
+
+static int param_take(struct ek_param *p, uint64_t seed, struct ek_err *err)
+{
+    size_t bytes;
+    bool is_size = value_bytes(&bytes, p->rows, p->cols);
+    assert(is_size); /* as ek_params_add found */
+    p->value = is_size ? ek_alloc_huge(bytes) : NULL;
+    if (p->value && !p->is_table)
+        p->grad = ek_alloc_aligned(64, bytes);
+    if (!p->value || (!p->is_table && !p->grad))
+        return ek_err_set(err, EK_ENOMEM, "parameter '%s': no memory for %zu bytes",
+                          p->name, bytes);
+    if (p->grad)
+        memset(p->grad, 0, bytes);
+    fill(p, seed);
+    return 0;
+}
+
+void ek_params_defer(struct ek_params *set)
+{
+    set->is_deferred = true;
+}
+
+int ek_params_take(struct ek_params *set, struct ek_err *err)
+{
+    int rc = 0;
+    for (int i = 0; i < set->n && !rc; i++)
+        if (!set->list[i]->value)
+            rc = param_take(set->list[i], set->seed, err);
+    set->is_deferred = set->is_deferred && rc;
+    return rc;
+}
+
 static int param_new(struct ek_param **out, const struct ek_param_spec *s,
                      struct ek_err *err)
 {
     size_t bytes;
-    if (!ek_mul_size(&bytes, (size_t)s->rows, (size_t)s->cols) ||
-        !ek_mul_size(&bytes, bytes, sizeof(float)))
+    if (!value_bytes(&bytes, s->rows, s->cols))
         return ek_err_set(err, EK_ELIMIT, "parameter '%s': (%lld,%lld) overflows",
                           s->name, (long long)s->rows, (long long)s->cols);
     struct ek_param *p = ek_calloc(1, sizeof *p);
     if (!p)
-        goto failed;
+        return ek_err_set(err, EK_ENOMEM, "parameter '%s': out of memory", s->name);
     memcpy(p->name, s->name, strlen(s->name) + 1);
     p->rows = s->rows;
     p->cols = s->cols;
     p->place = EK_PLACE_WHOLE;
     p->is_table = s->is_table;
     p->has_no_decay = s->has_no_decay;
-    p->value = ek_alloc_huge(bytes);
-    if (!p->value)
-        goto failed;
-    if (!s->is_table) {
-        p->grad = ek_alloc_aligned(64, bytes);
-        if (!p->grad)
-            goto failed;
-        memset(p->grad, 0, bytes);
-    }
+    p->init = s->init;
+    p->scale = s->scale;
     *out = p;
     return 0;
-failed:
-    param_free(p);
-    return ek_err_set(err, EK_ENOMEM, "parameter '%s': no memory for %zu bytes",
-                      s->name, bytes);
 }
 
 int ek_params_add(struct ek_params *set, int *id, const struct ek_param_spec *spec,
@@ -215,10 +252,15 @@ int ek_params_add(struct ek_params *set, int *id, const struct ek_param_spec *sp
         set->list = list;
         set->cap = cap;
     }
-    rc = param_new(&set->list[set->n], spec, err);
-    if (rc)
+    struct ek_param *p = NULL;
+    rc = param_new(&p, spec, err);
+    if (!rc && !set->is_deferred)
+        rc = param_take(p, set->seed, err);
+    if (rc) {
+        param_free(p);
         return rc;
-    fill(set->list[set->n], spec, set->seed);
+    }
+    set->list[set->n] = p;
     *id = set->n++;
     return 0;
 }

@@ -50,8 +50,14 @@ struct ek_param {
      * rows alone, marked as they are added. A reduction that brings others marks them.
      * NULL: nobody knows; read it by ek_param_touched. */
     unsigned char *touched;
-    bool has_dense_grad; /* some graph adds to all rows */
+    bool has_dense_grad;    /* some graph adds to all rows */
+    enum ek_init_kind init; /* how values begin, with the next */
+    float scale;
 };
+
+/* Adds what p holds, taken or not, to *sum: values, gradient, touched rows; the sizes
+ * that are taken. False: it overflows (*sum of no use). */
+bool ek_param_bytes(size_t *sum, const struct ek_param *p) EK_MUST_USE;
 
 /* p->touched, or NULL where any row may have a gradient. */
 static inline const unsigned char *ek_param_touched(const struct ek_param *p)
@@ -80,6 +86,13 @@ void ek_params_free(struct ek_params *set); /* NULL is fine */
  * shape or kind under the name; EK_ELIMIT the size overflows; EK_ENOMEM. */
 int ek_params_add(struct ek_params *set, int *id, const struct ek_param_spec *spec,
                   struct ek_err *err) EK_MUST_USE;
+
+/* From here on ek_params_add only declares: value and grad are NULL until
+ * ek_params_take, which takes and initialises what was declared. So a model can be
+ * built, and its memory be summed, before any of it is there.
+ * Errors: EK_ENOMEM (what was taken stays; the set is only freeable). */
+void ek_params_defer(struct ek_params *set);
+int ek_params_take(struct ek_params *set, struct ek_err *err) EK_MUST_USE;
 
 int ek_params_count(const struct ek_params *set);
 int ek_params_find(const struct ek_params *set, const char *name); /* id, or -1 */

@@ -8,14 +8,23 @@
 
 #define ALIGN 64
 
+#define TOO_LARGE                                                                      \
+    "graph: a step takes more bytes than a number can tell; shorten the batch"
+
 size_t ek_value_bytes(const struct ek_graph *g, int v)
 {
     const struct ek_value *x = &g->values[v];
-    return (size_t)x->rows * (size_t)x->cols * ek_dtype_block_bytes(x->type);
+    size_t bytes;
+    return ek_mul_size(&bytes, (size_t)x->rows, (size_t)x->cols) &&
+                   ek_mul_size(&bytes, bytes, ek_dtype_block_bytes(x->type))
+               ? bytes
+               : SIZE_MAX;
 }
 
 static int piece_add(struct ek_graph *g, size_t bytes)
 {
+    if (bytes > PTRDIFF_MAX - ALIGN)
+        return ek_graph_fail(g, EK_ELIMIT, TOO_LARGE);
     struct ek_piece *p = ek_graph_grow(g, (void **)(void *)&g->pieces, &g->n_pieces,
                                        &g->cap_pieces, sizeof *g->pieces);
     if (!p)
@@ -211,8 +220,21 @@ size_t ek_place(struct ek_piece *pieces, int n, int *order)
     return end;
 }
 
-static int take_arena(struct ek_graph *g)
+/* No place is beyond the sum of all pieces: where that is a number, so is every end of a
+ * piece that ek_place looks at. */
+static bool is_sum_told(const struct ek_graph *g)
 {
+    size_t sum = ALIGN;
+    for (int i = 0; i < g->n_pieces; i++)
+        if (!ek_add_size(&sum, sum, g->pieces[i].bytes))
+            return false;
+    return true;
+}
+
+static int place_all(struct ek_graph *g)
+{
+    if (!is_sum_told(g))
+        return ek_graph_fail(g, EK_ELIMIT, TOO_LARGE);
     int *order = ek_alloc_array((size_t)g->n_pieces + 1, sizeof *order);
     if (!order)
         return ek_graph_fail(g, EK_ENOMEM, "graph: out of memory");
@@ -223,11 +245,16 @@ static int take_arena(struct ek_graph *g)
                              "graph: a step takes %zu bytes, the ceiling is %llu; "
                              "shorten the batch or recompute more",
                              g->arena_bytes, (unsigned long long)g->o.max_bytes);
-    g->arena = ek_alloc_huge(g->arena_bytes + ALIGN);
-    if (!g->arena)
-        return ek_graph_fail(g, EK_ENOMEM, "graph: no memory for %zu bytes",
-                             g->arena_bytes);
     return 0;
+}
+
+int ek_graph_take(struct ek_graph *g, struct ek_err *err)
+{
+    assert(g->is_planned && !g->arena);
+    g->arena = ek_alloc_huge(g->arena_bytes + ALIGN);
+    return g->arena ? 0
+                    : ek_err_set(err, EK_ENOMEM, "graph: no memory for %zu bytes",
+                                 g->arena_bytes);
 }
 
 /* A table has no dense gradient: where it is not looked up, its slope would be lost. */
@@ -257,9 +284,9 @@ int ek_graph_plan(struct ek_graph *g, struct ek_err *err)
     if (!g->err.status)
         check_tables(g);
     if (!g->err.status && !ek_schedule(g) && !ek_lifetimes(g))
-        (void)take_arena(g);
+        (void)place_all(g);
     if (g->err.status)
         return ek_err_set(err, g->err.status, "%s", g->err.text);
     g->is_planned = true;
-    return 0;
+    return g->o.is_deferred ? 0 : ek_graph_take(g, err);
 }

@@ -102,6 +102,20 @@ void ek_run_open(struct ek_op_run *r, struct ek_graph *g, const struct ek_step *
     }
 }
 
+int64_t ek_graph_row_ceiling(const struct ek_graph *g, int param)
+{
+    int64_t sum = 0;
+    for (int i = g->n_forward; i < g->n_steps; i++) {
+        const struct ek_step *s = &g->steps[i];
+        if (s->phase != EK_PHASE_BACKWARD)
+            continue;
+        const struct ek_node *x = &g->nodes[s->node];
+        if (x->table >= 0 && g->values[x->in[x->table]].param == param)
+            sum += x->class->row_ceiling(g, x); /* a few of below 2^31 */
+    }
+    return sum;
+}
+
 int ek_row_sources(const struct ek_graph *g, int value,
                    struct ek_row_grad out[EK_ROW_SOURCES])
 {

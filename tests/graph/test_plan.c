@@ -274,6 +274,105 @@ static void faults_of_building_are_told_by_the_plan(void **state)
     }
 }
 
+/* A billion columns of two billion rows: no number of bytes. */
+static int too_wide(struct kit *k)
+{
+    int axis = ek_graph_axis(k->g, "many", INT32_MAX);
+    return ek_scale(k->g, ek_graph_input(k->g, "wide", axis, INT32_MAX, EK_DTYPE_F32),
+                    1.0f);
+}
+
+/* Each a number, their sum none: all live to the end. */
+static int too_many(struct kit *k)
+{
+    int axis = ek_graph_axis(k->g, "many", INT32_MAX), v = -1;
+    int x = ek_graph_input(k->g, "x", axis, INT32_MAX / 4, EK_DTYPE_F32);
+    for (int i = 0; i < 9; i++)
+        ek_graph_output(k->g, v = ek_scale(k->g, x, 1.0f));
+    return v;
+}
+
+static void sizes_that_overflow_are_refused_by_the_plan(void **state)
+{
+    (void)state;
+    int (*const build[])(struct kit *) = {too_wide, too_many};
+    for (size_t i = 0; i < COUNT(build); i++) {
+        struct kit k = {.n = 4};
+        struct ek_err err = EK_ERR_INIT;
+        assert_int_equal(ek_team_new(&k.team, 1, false, NULL), 0);
+        assert_int_equal(ek_params_new(&k.params, 5, NULL), 0);
+        struct ek_graph_options go = {.team = k.team, .is_deferred = true};
+        assert_int_equal(ek_graph_new(&k.g, k.params, &go, NULL), 0);
+        (void)build[i](&k);
+        assert_int_equal(ek_graph_plan(k.g, &err), EK_ELIMIT);
+        assert_string_equal(err.text,
+                            "graph: a step takes more bytes than a number can "
+                            "tell; shorten the batch");
+        kit_close(&k);
+    }
+}
+
+/* --- taken later ---------------------------------------------------------------------------- */
+
+/* The kit's model at once or declared, then taken; its parameters and its plan. */
+static void taken_later_is_the_same_as_at_once(void **state)
+{
+    (void)state;
+    struct ek_params *params[2];
+    struct ek_graph *g[2];
+    struct ek_team *team = NULL;
+    assert_int_equal(ek_team_new(&team, 1, false, NULL), 0);
+    for (int later = 0; later < 2; later++) {
+        struct kit k = {.n = 9, .team = team};
+        struct ek_graph_options go = {.team = team, .is_deferred = later};
+        assert_int_equal(ek_params_new(&k.params, 5, NULL), 0);
+        if (later)
+            ek_params_defer(k.params);
+        assert_int_equal(ek_graph_new(&k.g, k.params, &go, NULL), 0);
+        k.axis = ek_graph_axis(k.g, "rows", k.n);
+        k.ids = kit_input(&k, "ids", k.axis, 1, EK_DTYPE_I32);
+        (void)case_model(&k);
+        assert_int_equal(ek_graph_plan(k.g, NULL), 0);
+        params[later] = k.params;
+        g[later] = k.g;
+    }
+    size_t sum[2] = {0, 0};
+    for (int i = 0; i < ek_params_count(params[1]); i++) {
+        assert_null(ek_params_get(params[1], i)->value);
+        assert_null(ek_params_get(params[1], i)->grad);
+        assert_true(ek_param_bytes(&sum[1], ek_params_get(params[1], i)));
+    }
+    assert_int_equal(ek_params_take(params[1], NULL), 0);
+    assert_int_equal(ek_graph_take(g[1], NULL), 0);
+    assert_int_equal(ek_graph_arena_bytes(g[0]), ek_graph_arena_bytes(g[1]));
+    assert_int_equal(ek_params_count(params[0]), ek_params_count(params[1]));
+    for (int i = 0; i < ek_params_count(params[0]); i++) {
+        const struct ek_param *a = ek_params_get(params[0], i),
+                              *b = ek_params_get(params[1], i);
+        size_t bytes = (size_t)(a->rows * a->cols) * sizeof(float);
+        assert_memory_equal(a->value, b->value, bytes);
+        assert_int_equal(!a->grad, !b->grad);
+        assert_true(ek_param_bytes(&sum[0], a));
+    }
+    assert_int_equal(sum[0], sum[1]);
+    for (int i = 0; i < 2; i++) {
+        ek_graph_free(g[i]);
+        ek_params_free(params[i]);
+    }
+    ek_team_free(team);
+}
+
+static void a_parameters_sum_that_overflows_is_refused(void **state)
+{
+    (void)state;
+    size_t sum = 0;
+    const struct ek_param wide = {.rows = INT32_MAX, .cols = INT64_MAX / 4};
+    const struct ek_param large = {.rows = INT32_MAX, .cols = INT32_MAX / 4};
+    assert_false(ek_param_bytes(&sum, &wide));
+    sum = SIZE_MAX - 1;
+    assert_false(ek_param_bytes(&sum, &large));
+}
+
 /* --- a step's seams ------------------------------------------------------------------------- */
 
 static const struct kit_case model = {"model", case_model};
@@ -370,6 +469,9 @@ int main(void)
         cmocka_unit_test(living_pieces_never_share_a_byte),
         cmocka_unit_test(random_graphs_have_the_slopes_of_their_forward),
         cmocka_unit_test(building_survives_any_failed_allocation),
+        cmocka_unit_test(sizes_that_overflow_are_refused_by_the_plan),
+        cmocka_unit_test(taken_later_is_the_same_as_at_once),
+        cmocka_unit_test(a_parameters_sum_that_overflows_is_refused),
         cmocka_unit_test(an_arena_over_its_ceiling_is_refused_in_words),
         cmocka_unit_test(faults_of_building_are_told_by_the_plan),
         cmocka_unit_test(each_dense_gradient_is_reduced_once_when_complete),
