@@ -53,6 +53,8 @@ static const struct ek_opt_verb table = {
         "vocab.txt.\n\n"
         "Ctrl-C and SIGTERM save and end with exit code 130; --resume goes on with the "
         "same bits as a run that was never stopped.\n\n"
+        "A run that would hold more memory than is there is refused before it begins, "
+        "with the keys to lower.\n\n"
         "A loss that is not finite ends the run with the operation, the step, the user "
         "and the event.",
     .examples = "keel train configs/beauty-sasrec.yaml --set data.path=Beauty.txt\n"
@@ -196,7 +198,10 @@ static int run_all(struct settings *set, struct ek_buf *out, enum ek_exit *code,
     struct ek_train *t = NULL;
     struct ek_progress reading;
     struct shown shown = {.is_json = set->json};
-    struct ek_train_hooks hooks = {on_step, on_line, should_stop, &shown};
+    struct ek_train_hooks hooks = {.on_step = on_step,
+                                   .on_line = on_line,
+                                   .should_stop = should_stop,
+                                   .arg = &shown};
     bool is_input = true;
     ek_progress_begin(&reading, "reading", true);
     int rc = ek_train_data_open(&data, &set->config, on_read, &reading, &is_input, err);

@@ -74,6 +74,7 @@ int ek_gem_take(struct ek_rec *m, struct ek_err *err)
     m->own = ek_calloc(1, bytes);
     if (!m->own)
         return ek_err_set(err, EK_ENOMEM, "model: out of memory");
+    m->own_bytes = bytes;
     count(m, m->own);
     (void)lay_out(m, m->own, m->own);
     return 0;

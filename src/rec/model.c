@@ -177,22 +177,41 @@ static int build(struct ek_rec *m, struct ek_err *err)
 }
 
 /* What bind writes; bind.c fills it. */
+static void list_buffers(struct ek_rec *m, struct ek_taker *t)
+{
+    const int64_t T = m->shape.max_rows, B = m->shape.max_sequences;
+    m->position = ek_take_array(t, T, sizeof *m->position);
+    m->inverse = ek_take_array(t, B, sizeof *m->inverse);
+    if (m->times >= 0) {
+        m->seconds = ek_take_array(t, T, sizeof *m->seconds);
+        m->next_seconds = ek_take_array(t, T, sizeof *m->next_seconds);
+    }
+    if (m->clicks >= 0)
+        m->labels = ek_take_array(t, T, sizeof *m->labels);
+}
+
+bool ek_rec_bytes(size_t *sum, const struct ek_rec *m)
+{
+    struct ek_taker t = {.is_dry = true};
+    struct ek_rec copy = *m;
+    list_buffers(&copy, &t);
+    return !t.status && ek_add_size(sum, *sum, t.bytes) &&
+           ek_add_size(sum, *sum, m->own_bytes) &&
+           ek_add_size(sum, *sum, ek_graph_arena_bytes(m->g));
+}
+
 static int take_buffers(struct ek_rec *m, struct ek_err *err)
 {
-    size_t T = (size_t)m->shape.max_rows, B = (size_t)m->shape.max_sequences;
-    m->position = ek_alloc_array(T, sizeof *m->position);
-    m->inverse = ek_alloc_array(B, sizeof *m->inverse);
-    bool is_short = !m->position || !m->inverse;
-    if (m->times >= 0) {
-        m->seconds = ek_alloc_array(T, sizeof *m->seconds);
-        m->next_seconds = ek_alloc_array(T, sizeof *m->next_seconds);
-        is_short |= !m->seconds || !m->next_seconds;
-    }
-    if (m->clicks >= 0) {
-        m->labels = ek_alloc_array(T, sizeof *m->labels);
-        is_short |= !m->labels;
-    }
-    return is_short ? ek_err_set(err, EK_ENOMEM, "model: out of memory") : 0;
+    struct ek_taker t = {.is_dry = false};
+    list_buffers(m, &t);
+    return t.status ? ek_err_set(err, t.status, "model: %s", ek_status_text(t.status))
+                    : 0;
+}
+
+int ek_rec_take(struct ek_rec *m, struct ek_err *err)
+{
+    int rc = ek_graph_take(m->g, err);
+    return rc ? rc : take_buffers(m, err);
 }
 
 int ek_rec_new(struct ek_rec **out, struct ek_params *params,
@@ -212,7 +231,7 @@ int ek_rec_new(struct ek_rec **out, struct ek_params *params,
         rc = ek_graph_new(&m->g, params, options, err);
     if (rc == 0)
         rc = build(m, err);
-    if (rc == 0)
+    if (rc == 0 && !options->is_deferred)
         rc = take_buffers(m, err);
     m->shape.columns = NULL;
     m->items_param = ek_params_find(params, "items");

@@ -99,6 +99,15 @@ int ek_rec_new(struct ek_rec **m, struct ek_params *params,
                const struct ek_graph_options *options, struct ek_err *err) EK_MUST_USE;
 void ek_rec_free(struct ek_rec *m); /* NULL is fine; parameters are left alone */
 
+/* With options.is_deferred ek_rec_new takes neither arena nor buffers of a batch (what
+ * a family holds of its own stays untouched until a bind), and this does.
+ * Errors: EK_ENOMEM. */
+int ek_rec_take(struct ek_rec *m, struct ek_err *err) EK_MUST_USE;
+
+/* Adds what m holds, taken or not, its parameters aside, to *sum: the sizes that are
+ * taken. False: it overflows (*sum of no use). */
+bool ek_rec_bytes(size_t *sum, const struct ek_rec *m) EK_MUST_USE;
+
 /* The graph, planned: forward and backward are its calls. */
 struct ek_graph *ek_rec_graph(const struct ek_rec *m);
 

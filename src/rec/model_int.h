@@ -57,6 +57,7 @@ struct ek_rec {
     int64_t *seconds, *next_seconds;
     float *inverse, *labels;
     void *own; /* of the family, one ek_alloc; freed with the model; or NULL */
+    size_t own_bytes;
 };
 
 /* --- parts.c: layers by name ------------------------------------------------------ */

@@ -30,6 +30,22 @@ void ek_adagrad_free(struct ek_adagrad_state *s)
     ek_free(s);
 }
 
+/* Of the sums of a parameter. */
+static size_t sums_bytes(const struct ek_param *p)
+{
+    return p->is_table ? (size_t)p->rows * sizeof(float) : 0;
+}
+
+bool ek_adagrad_bytes(size_t *sum, const struct ek_param *p)
+{
+    return ek_add_size(sum, *sum, sums_bytes(p));
+}
+
+bool ek_adagrad_scratch_bytes(size_t *sum, int64_t max_rows)
+{
+    return ek_add_size(sum, *sum, ek_rows_bytes(max_rows));
+}
+
 static int take_sums(struct ek_adagrad_state *s)
 {
     s->sums = ek_calloc((size_t)s->n_params + 1, sizeof *s->sums);
@@ -40,7 +56,7 @@ static int take_sums(struct ek_adagrad_state *s)
         const struct ek_param *p = ek_params_get(s->params, i);
         if (!p->is_table)
             continue;
-        s->sums[i] = ek_calloc((size_t)p->rows, sizeof **s->sums);
+        s->sums[i] = ek_calloc(1, sums_bytes(p));
         if (!s->sums[i])
             return EK_ENOMEM;
     }

@@ -28,6 +28,12 @@ int ek_adagrad_new(struct ek_adagrad_state **s, struct ek_params *params,
                    struct ek_err *err) EK_MUST_USE;
 void ek_adagrad_free(struct ek_adagrad_state *s); /* NULL is fine */
 
+/* Adds what the state holds to *sum: for one parameter, its sums, none of a dense one;
+ * and for any number of tables together, scratch for max_rows. The sizes that are
+ * taken. False: it overflows (*sum of no use). */
+bool ek_adagrad_bytes(size_t *sum, const struct ek_param *p) EK_MUST_USE;
+bool ek_adagrad_scratch_bytes(size_t *sum, int64_t max_rows) EK_MUST_USE;
+
 /* Updates one table from the sources that ek_graph_row_grads gave. grad_scale
  * multiplies every source (clipping). The sources' n sum to at most max_rows. */
 void ek_adagrad_step(struct ek_adagrad_state *s, struct ek_team *team, int param,

@@ -46,14 +46,19 @@ void ek_adamw_free(struct ek_adamw_state *s)
     ek_free(s);
 }
 
+/* That a parameter of this size is there says that it is a number. */
+static size_t moment_bytes(const struct ek_param *p)
+{
+    return (size_t)count_of(p) * sizeof(float);
+}
+
 static int take_moments(struct ek_adamw_state *s)
 {
     s->moments = ek_calloc((size_t)s->n_params * 2 + 1, sizeof(float *));
     if (!s->moments)
         return EK_ENOMEM;
     for (int i = 0; i < 2 * s->n_params; i++) {
-        size_t bytes =
-            (size_t)count_of(ek_params_get(s->params, i / 2)) * sizeof(float);
+        const size_t bytes = moment_bytes(ek_params_get(s->params, i / 2));
         if (bytes == 0)
             continue;
         s->moments[i] = ek_alloc_aligned(64, bytes);
@@ -69,12 +74,24 @@ static int64_t block_of(const struct ek_param *p)
     return p->cols > BLOCK ? BLOCK : BLOCK / p->cols * p->cols;
 }
 
+static int64_t n_blocks_of(const struct ek_param *p)
+{
+    return (count_of(p) + block_of(p) - 1) / block_of(p);
+}
+
+bool ek_adamw_bytes(size_t *sum, const struct ek_param *p)
+{
+    const size_t blocks =
+        (size_t)n_blocks_of(p) * (sizeof(struct block) + sizeof(double));
+    size_t both;
+    return ek_mul_size(&both, moment_bytes(p), 2) && ek_add_size(sum, *sum, both) &&
+           ek_add_size(sum, *sum, blocks);
+}
+
 static int take_blocks(struct ek_adamw_state *s)
 {
-    for (int i = 0; i < s->n_params; i++) {
-        const struct ek_param *p = ek_params_get(s->params, i);
-        s->n_blocks += (count_of(p) + block_of(p) - 1) / block_of(p);
-    }
+    for (int i = 0; i < s->n_params; i++)
+        s->n_blocks += n_blocks_of(ek_params_get(s->params, i));
     s->blocks = ek_alloc_array((size_t)s->n_blocks + 1, sizeof *s->blocks);
     s->squares = ek_alloc_array((size_t)s->n_blocks + 1, sizeof *s->squares);
     if (!s->blocks || !s->squares)

@@ -27,6 +27,10 @@ int ek_adamw_new(struct ek_adamw_state **s, struct ek_params *params, enum ek_is
                  struct ek_err *err) EK_MUST_USE;
 void ek_adamw_free(struct ek_adamw_state *s); /* NULL is fine */
 
+/* Adds what the state holds for one parameter to *sum: moments, none of a table, and
+ * blocks; the sizes that are taken. False: it overflows (*sum of no use). */
+bool ek_adamw_bytes(size_t *sum, const struct ek_param *p) EK_MUST_USE;
+
 /* sqrt of the sum of squares of all dense gradients. */
 double ek_adamw_grad_norm(struct ek_adamw_state *s, struct ek_team *team);
 

@@ -6,28 +6,38 @@
 
 #include <string.h>
 
+static void list_arrays(struct ek_batch_room *r, const struct ek_maker *m,
+                        struct ek_taker *t)
+{
+    const int64_t B = m->max_sequences, T = m->max_rows;
+    r->offsets = ek_take_array(t, B + 1, sizeof *r->offsets);
+    r->users = ek_take_array(t, B, sizeof *r->users);
+    r->events = ek_take_array(t, T, sizeof *r->events);
+    r->items = ek_take_array(t, T, sizeof *r->items);
+    r->targets = ek_take_array(t, T, sizeof *r->targets);
+    if (m->e->times)
+        r->times = ek_take_array(t, T, sizeof *r->times);
+    for (int i = 0; i < m->e->n_columns; i++)
+        r->columns[i] =
+            ek_take_array(t, m->e->columns[i].of == EK_COLUMN_USER ? B : T, 4);
+}
+
+bool ek_batch_room_bytes(size_t *sum, const struct ek_maker *m)
+{
+    struct ek_taker t = {.is_dry = true};
+    struct ek_batch_room r = {0};
+    list_arrays(&r, m, &t);
+    return !t.status && ek_add_size(sum, *sum, t.bytes);
+}
+
 int ek_batch_room_init(struct ek_batch_room *r, const struct ek_maker *m)
 {
-    size_t B = (size_t)m->max_sequences, T = (size_t)m->max_rows;
-    *r = (struct ek_batch_room){
-        .offsets = ek_alloc_array(B + 1, sizeof *r->offsets),
-        .users = ek_alloc_array(B, sizeof *r->users),
-        .events = ek_alloc_array(T, sizeof *r->events),
-        .items = ek_alloc_array(T, sizeof *r->items),
-        .targets = ek_alloc_array(T, sizeof *r->targets),
-        .times = m->e->times ? ek_alloc_array(T, sizeof *r->times) : NULL,
-    };
-    bool is_whole = r->offsets && r->users && r->events && r->items && r->targets &&
-                    (r->times || !m->e->times);
-    for (int i = 0; i < m->e->n_columns; i++) {
-        const struct ek_column *c = &m->e->columns[i];
-        r->columns[i] = ek_alloc_array(c->of == EK_COLUMN_USER ? B : T, 4);
-        is_whole = is_whole && r->columns[i];
-    }
-    if (is_whole)
-        return 0;
-    ek_batch_room_release(r);
-    return EK_ENOMEM;
+    struct ek_taker t = {.is_dry = false};
+    *r = (struct ek_batch_room){0};
+    list_arrays(r, m, &t);
+    if (t.status)
+        ek_batch_room_release(r);
+    return t.status;
 }
 
 void ek_batch_room_release(struct ek_batch_room *r)

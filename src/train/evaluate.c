@@ -125,50 +125,84 @@ static void release(struct work *w)
     ek_free(w->clicks);
 }
 
-static int open_ranker(struct work *w, const struct ek_evaluate *o, int64_t max_queries,
-                       struct ek_err *err)
+static struct ek_ranker_options ranker_options(const struct ek_evaluate *o, int64_t cap)
 {
     const struct ek_param *items = ek_params_get(o->params, ek_rec_items(o->model));
+    return (struct ek_ranker_options){.items = items->value,
+                                      .n_items = items->rows,
+                                      .dim = items->cols,
+                                      .is_cosine = o->config->is_cosine,
+                                      .max_queries = cap,
+                                      .team = o->team,
+                                      .isa = o->isa};
+}
+
+static struct ek_loader_options loader_options(const struct ek_evaluate *o)
+{
+    assert(o->part != EK_PART_TRAIN);
+    return (struct ek_loader_options){.part = o->part,
+                                      .max_length = o->config->max_length,
+                                      .batch = o->batch,
+                                      .n_ahead = 1};
+}
+
+/* o, dim and cap for n samples in batches of B. */
+static void measure(struct work *w, const struct ek_evaluate *o, int64_t n, int64_t B)
+{
     w->o = o;
-    w->dim = items->cols;
-    w->cap = max_queries;
-    const struct ek_ranker_options r = {.items = items->value,
-                                        .n_items = items->rows,
-                                        .dim = items->cols,
-                                        .is_cosine = o->config->is_cosine,
-                                        .max_queries = max_queries,
-                                        .team = o->team,
-                                        .isa = o->isa};
-    return ek_ranker_new(&w->ranker, &r, err);
+    w->dim = ek_params_get(o->params, ek_rec_items(o->model))->cols;
+    w->cap = n < CHUNK ? n : CHUNK + B;
+}
+
+static void list_arrays(struct work *w, int64_t n, int64_t T, struct ek_taker *t)
+{
+    w->h = ek_take_array(t, w->cap, (size_t)w->dim * sizeof *w->h);
+    w->queries = ek_take_array(t, w->cap, sizeof *w->queries);
+    w->ranks = ek_take_array(t, w->cap, sizeof *w->ranks);
+    w->next_times = ek_take_array(t, T, sizeof *w->next_times);
+    if (ek_rec_click(w->o->model) >= 0 && w->o->data->click >= 0)
+        w->clicks = ek_take_array(t, n, sizeof *w->clicks);
+}
+
+int ek_evaluate_measure(size_t *sum, const struct ek_evaluate *o, struct ek_err *err)
+{
+    const struct ek_loader_options l = loader_options(o);
+    struct ek_loader_size size;
+    struct ek_taker t = {.is_dry = true};
+    struct work w = {0};
+    int rc = ek_loader_measure(&size, &o->data->events, &o->data->split, &l, err);
+    if (rc)
+        return rc;
+    measure(&w, o, size.n_samples, size.max_sequences);
+    list_arrays(&w, size.n_samples, size.max_rows, &t);
+    const struct ek_ranker_options r = ranker_options(o, w.cap);
+    if (t.status || !ek_add_size(sum, *sum, t.bytes) ||
+        !ek_add_size(sum, *sum, size.bytes) || !ek_ranker_bytes(sum, &r))
+        return ek_err_set(err, EK_ELIMIT,
+                          "evaluation: its buffers take more bytes than a number can "
+                          "tell");
+    return 0;
 }
 
 static int begin(struct work *w, const struct ek_evaluate *o, struct ek_err *err)
 {
-    const struct ek_loader_options l = {.part = o->part,
-                                        .max_length = o->config->max_length,
-                                        .batch = o->batch,
-                                        .n_ahead = 1};
+    const struct ek_loader_options l = loader_options(o);
     int64_t B, T;
-    assert(o->part != EK_PART_TRAIN);
     int rc = ek_loader_new(&w->loader, &o->data->events, &o->data->split, &l, err);
     if (rc)
         return rc;
     ek_loader_ceiling(w->loader, &B, &T);
     const int64_t n = ek_loader_samples(w->loader);
-    rc = open_ranker(w, o, n < CHUNK ? n : CHUNK + B, err);
+    measure(w, o, n, B);
+    const struct ek_ranker_options r = ranker_options(o, w->cap);
+    rc = ek_ranker_new(&w->ranker, &r, err);
     if (rc)
         return rc;
-    w->h = ek_alloc_array((size_t)(w->cap * w->dim), sizeof *w->h);
-    w->queries = ek_alloc_array((size_t)w->cap, sizeof *w->queries);
-    w->ranks = ek_alloc_array((size_t)w->cap, sizeof *w->ranks);
-    w->next_times = ek_alloc_array((size_t)T, sizeof *w->next_times);
-    const bool has_clicks = ek_rec_click(o->model) >= 0 && o->data->click >= 0;
-    if (has_clicks)
-        w->clicks = ek_alloc_array((size_t)n, sizeof *w->clicks);
-    return w->h && w->queries && w->ranks && w->next_times && (w->clicks || !has_clicks)
-               ? 0
-               : ek_err_set(err, EK_ENOMEM, "evaluation: %s",
-                            ek_status_text(EK_ENOMEM));
+    struct ek_taker t = {.is_dry = false};
+    list_arrays(w, n, T, &t);
+    return t.status
+               ? ek_err_set(err, t.status, "evaluation: %s", ek_status_text(t.status))
+               : 0;
 }
 
 static void rank(struct work *w)

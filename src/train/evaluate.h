@@ -60,6 +60,12 @@ struct ek_evaluate {
 int ek_evaluate_run(const struct ek_evaluate *o, struct ek_evaluation *out,
                     struct ek_err *err) EK_MUST_USE;
 
+/* Adds what ek_evaluate_run would hold beside model and parameters to *sum; needs no
+ * memory of either. Errors: EK_EINVAL the part has no sample, EK_ELIMIT the sum
+ * overflows, EK_ENOMEM. */
+int ek_evaluate_measure(size_t *sum, const struct ek_evaluate *o,
+                        struct ek_err *err) EK_MUST_USE;
+
 /* {"recall@5": ..., ..., "mrr@200": ...} */
 int ek_ranking_json(struct ek_buf *out, const struct ek_ranking *r) EK_MUST_USE;
 

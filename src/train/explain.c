@@ -24,14 +24,21 @@ static int64_t resident_arena(const struct ek_train *t)
 
 int64_t ek_train_planned_bytes(const struct ek_train *t)
 {
-    int64_t sum = resident_arena(t);
-    for (int i = 0; i < ek_params_count(t->params); i++) {
-        const struct ek_param *p = ek_params_get(t->params, i);
-        int64_t bytes = p->rows * p->cols * (int64_t)sizeof(float);
-        /* a table has one sum a row; the others a gradient and two moments */
-        sum += p->is_table ? bytes + p->rows * (int64_t)sizeof(float) : 4 * bytes;
-    }
-    return sum;
+    const size_t *of = t->need.bytes;
+    return resident_arena(t) + (int64_t)(of[EK_NEED_ITEMS] + of[EK_NEED_POSITIONS] +
+                                         of[EK_NEED_COLUMNS] + of[EK_NEED_LAYERS]);
+}
+
+/* The sum that the run was let in by. */
+static int add_need(struct ek_buf *out, const struct ek_train *t)
+{
+    char there[32] = "?";
+    if (t->available_bytes < INT64_MAX)
+        ek_format_bytes(there, (uint64_t)t->available_bytes);
+    int rc = ek_buf_addf(out, "held          ");
+    if (!rc)
+        rc = ek_need_text(out, &t->need);
+    return rc ? rc : ek_buf_addf(out, "; %s was there for it\n", there);
 }
 
 static int add_memory(struct ek_buf *out, const struct ek_train *t)
@@ -113,7 +120,9 @@ static int add_table(struct ek_buf *out, struct ek_train *t, double step_ms)
         " events; means of %d steps, FLOPs and bytes of the last\n"
         "step          %.3f ms with loader and optimizers; peak %.1f GFLOP/s\n",
         t->batch.B, t->batch.T, TIMED_STEPS, step_ms, t->peak / 1e9);
-    return rc ? rc : add_memory(out, t);
+    if (!rc)
+        rc = add_memory(out, t);
+    return rc ? rc : add_need(out, t);
 }
 
 int ek_train_explain(struct ek_buf *out, struct ek_train *t, struct ek_err *err)

@@ -100,6 +100,31 @@ int ek_loader_new(struct ek_loader **loader, const struct ek_events *events,
     return 0;
 }
 
+int ek_loader_measure(struct ek_loader_size *size, const struct ek_events *events,
+                      const struct ek_split *split, const struct ek_loader_options *o,
+                      struct ek_err *err)
+{
+    struct ek_maker m = {0};
+    size_t room = 0, bytes = 0;
+    int rc = ek_maker_init(&m, events, split, o, err);
+    if (rc)
+        return rc;
+    if (!ek_batch_room_bytes(&room, &m) ||
+        !ek_mul_size(&bytes, room, (size_t)o->n_ahead + 1) ||
+        !ek_add_size(&bytes, bytes, m.bytes))
+        rc = ek_err_set(err, EK_ELIMIT,
+                        "loader: batches of %lld rows take more bytes than a number "
+                        "can tell",
+                        (long long)m.max_rows);
+    else
+        *size = (struct ek_loader_size){.max_sequences = m.max_sequences,
+                                        .max_rows = m.max_rows,
+                                        .n_samples = m.n_samples,
+                                        .bytes = bytes};
+    ek_maker_release(&m);
+    return rc;
+}
+
 void ek_loader_free(struct ek_loader *l)
 {
     if (!l)

@@ -55,6 +55,19 @@ int ek_loader_new(struct ek_loader **loader, const struct ek_events *events,
                   struct ek_err *err) EK_MUST_USE;
 void ek_loader_free(struct ek_loader *l); /* NULL is fine */
 
+/* What ek_loader_new would make of the same, without its batches and its thread. */
+struct ek_loader_size {
+    int64_t max_sequences, max_rows; /* ek_loader_ceiling */
+    int64_t n_samples;               /* ek_loader_samples */
+    size_t bytes;                    /* that it would hold */
+};
+
+/* Errors: those of ek_loader_new; EK_ELIMIT a sum overflows.
+ * Cost: a list of the samples, freed again. */
+int ek_loader_measure(struct ek_loader_size *size, const struct ek_events *events,
+                      const struct ek_split *split, const struct ek_loader_options *o,
+                      struct ek_err *err) EK_MUST_USE;
+
 /* The next batch; its arrays are good until the next call of any function here. False:
  * the epoch is over; the call after that begins the next one. Cannot fail. */
 bool ek_loader_next(struct ek_loader *l, struct ek_batch *batch);

@@ -45,6 +45,7 @@ struct ek_maker {
                                   [cuts[m], cuts[m+1]) */
     int64_t *micro_rows, *micro_subs; /* (n_micro) while a step is dealt */
     int64_t step_targets, step_sequences;
+    size_t bytes; /* of what it owns */
 };
 
 int ek_maker_init(struct ek_maker *m, const struct ek_events *e,
@@ -57,6 +58,8 @@ void ek_maker_seek(struct ek_maker *m, int64_t epoch, int64_t step);
 void ek_maker_next(struct ek_maker *m, struct ek_batch_room *room);
 int64_t ek_maker_steps(struct ek_maker *m);
 
+/* Adds what a room holds to *sum. False: it overflows. */
+bool ek_batch_room_bytes(size_t *sum, const struct ek_maker *m) EK_MUST_USE;
 int ek_batch_room_init(struct ek_batch_room *r, const struct ek_maker *m) EK_MUST_USE;
 void ek_batch_room_release(struct ek_batch_room *r); /* may be zeroed */
 

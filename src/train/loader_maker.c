@@ -123,6 +123,21 @@ static int find_ceiling(struct ek_maker *m)
     return 0;
 }
 
+/* What a step is dealt in. */
+static int take_step(struct ek_maker *m)
+{
+    struct ek_taker t = {.is_dry = false};
+    const int64_t n_micro = m->o.n_micro;
+    int64_t a_micro =
+        m->o.max_tokens ? 1 : (m->max_sequences + m->o.sub_batch - 1) / m->o.sub_batch;
+    m->subs = ek_take_array(&t, a_micro * n_micro + 1, 2 * sizeof *m->subs);
+    m->cuts = ek_take_array(&t, n_micro + 1, 3 * sizeof *m->cuts);
+    m->micro_rows = t.status ? NULL : m->cuts + n_micro + 1;
+    m->micro_subs = t.status ? NULL : m->micro_rows + n_micro;
+    m->bytes = t.bytes + (size_t)m->n_samples * (sizeof *m->samples + sizeof *m->order);
+    return t.status;
+}
+
 int ek_maker_init(struct ek_maker *m, const struct ek_events *e,
                   const struct ek_split *split, const struct ek_loader_options *o,
                   struct ek_err *err)
@@ -136,19 +151,10 @@ int ek_maker_init(struct ek_maker *m, const struct ek_events *e,
     rc = list_samples(m, err);
     if (!rc)
         rc = find_ceiling(m);
-    if (!rc) {
-        int64_t a_micro =
-            m->o.max_tokens ? 1
-                            : (m->max_sequences + m->o.sub_batch - 1) / m->o.sub_batch;
-        m->subs =
-            ek_alloc_array((size_t)(a_micro * m->o.n_micro + 1), 2 * sizeof *m->subs);
-        m->cuts = ek_alloc_array((size_t)m->o.n_micro + 1, 3 * sizeof *m->cuts);
-        rc = m->subs && m->cuts ? 0 : EK_ENOMEM;
-        m->micro_rows = rc ? NULL : m->cuts + m->o.n_micro + 1;
-        m->micro_subs = rc ? NULL : m->micro_rows + m->o.n_micro;
-    }
+    if (!rc)
+        rc = take_step(m);
     if (rc) {
-        if (rc == EK_ENOMEM)
+        if (rc == EK_ENOMEM || rc == EK_ELIMIT)
             ek_err_set(err, rc, "loader: %s", ek_status_text(rc));
         ek_maker_release(m);
         return rc;

@@ -73,18 +73,27 @@ static float *floats(int64_t rows, int64_t cols)
     return ek_alloc_aligned(64, n);
 }
 
-static int room_init(struct room *m, const struct ek_ranker_options *o)
+static void list_room(struct room *m, const struct ek_ranker_options *o,
+                      struct ek_taker *t)
 {
-    m->rows = o->is_cosine ? floats(ITEMS, o->dim) : NULL;
-    m->turned = floats(o->dim, ITEMS);
-    m->scores = floats(QUERIES, ITEMS);
-    m->gather = floats(GATHER, o->dim);
-    m->bits = ek_calloc((size_t)(o->n_items + 63) / 64, sizeof *m->bits);
-    m->seen = ek_alloc_array((size_t)o->n_items, sizeof *m->seen);
-    return (m->rows || !o->is_cosine) && m->turned && m->scores && m->gather &&
-                   m->bits && m->seen
-               ? 0
-               : EK_ENOMEM;
+    const size_t row = (size_t)o->dim * sizeof(float);
+    if (o->is_cosine)
+        m->rows = ek_take_aligned(t, ITEMS, row);
+    m->turned = ek_take_aligned(t, ITEMS, row);
+    m->scores = ek_take_aligned(t, QUERIES, ITEMS * sizeof *m->scores);
+    m->gather = ek_take_aligned(t, GATHER, row);
+    m->bits = ek_take_zeroed(t, (o->n_items + 63) / 64, sizeof *m->bits);
+    m->seen = ek_take_array(t, o->n_items, sizeof *m->seen);
+}
+
+bool ek_ranker_bytes(size_t *sum, const struct ek_ranker_options *o)
+{
+    struct ek_taker t = {.is_dry = true};
+    struct room room;
+    (void)ek_take_aligned(&t, o->max_queries, sizeof(float));
+    for (int i = 0; i < ek_team_size(o->team); i++)
+        list_room(&room, o, &t);
+    return !t.status && ek_add_size(sum, *sum, t.bytes);
 }
 
 int ek_ranker_new(struct ek_ranker **ranker, const struct ek_ranker_options *o,
@@ -98,12 +107,13 @@ int ek_ranker_new(struct ek_ranker **ranker, const struct ek_ranker_options *o,
         r->gemm = ek_gemm_ops_get(o->isa);
         r->grad = ek_grad_ops_get(o->isa);
         r->beats = ek_ops_get(o->isa)->beats;
-        r->targets = floats(o->max_queries, 1);
+        struct ek_taker t = {.is_dry = false};
+        r->targets = ek_take_aligned(&t, o->max_queries, sizeof *r->targets);
         r->rooms = ek_calloc((size_t)ek_team_size(o->team), sizeof *r->rooms);
         r->n_members = r->rooms ? ek_team_size(o->team) : 0;
-        rc = r->targets && r->rooms ? 0 : EK_ENOMEM;
-        for (int i = 0; !rc && i < r->n_members; i++)
-            rc = room_init(&r->rooms[i], o);
+        for (int i = 0; i < r->n_members; i++)
+            list_room(&r->rooms[i], o, &t);
+        rc = r->rooms ? t.status : EK_ENOMEM;
     }
     if (rc) {
         ek_ranker_free(r);

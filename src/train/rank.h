@@ -46,10 +46,14 @@ struct ek_rank {
 
 struct ek_ranker;
 
-/* Errors: EK_ENOMEM. */
+/* Errors: EK_ENOMEM; EK_ELIMIT the sum of what it holds overflows. */
 int ek_ranker_new(struct ek_ranker **r, const struct ek_ranker_options *o,
                   struct ek_err *err) EK_MUST_USE;
 void ek_ranker_free(struct ek_ranker *r); /* NULL is fine */
+
+/* Adds what a ranker of these options takes to *sum; its items may be NULL. False: it
+ * overflows (*sum of no use). */
+bool ek_ranker_bytes(size_t *sum, const struct ek_ranker_options *o) EK_MUST_USE;
 
 /* h (n, dim), rows ld apart; out (n); n at most max_queries. */
 void ek_ranker_run(struct ek_ranker *r, struct ek_rank *out, const float *h, int64_t ld,

@@ -42,13 +42,14 @@ bool ek_train_is_better(double value, double best, const struct ek_train_config 
     return c->eval.metric == EK_TRAIN_ENTROPY ? value < best : value > best;
 }
 
-/* Seconds that operations took, one at a time, recomputation aside. */
+/* Seconds that operations took, one at a time, recomputation aside. Before the first
+ * micro-batch nothing is bound, and no line can be asked for. */
 static double operation_seconds(const struct ek_train *t)
 {
     const struct ek_graph *g = ek_rec_graph(t->model);
     struct ek_graph_row row;
     double ms = 0;
-    for (int i = 0; i < ek_graph_rows(g); i++) {
+    for (int i = 0; t->n_micro_done > 0 && i < ek_graph_rows(g); i++) {
         ek_graph_explain(g, i, &row);
         if (row.phase[0] != 'r') /* recompute, reduce */
             ms += row.ms;

@@ -31,20 +31,25 @@ struct ek_train_status {
     const char *what; /* "training", "validating", "testing" */
 };
 
-/* Any may be NULL. */
+/* Any may be NULL or 0. */
 struct ek_train_hooks {
     void (*on_step)(void *arg, const struct ek_train_status *s);
     /* A line of the log, an object without its newline; the last one has "test". */
     void (*on_line)(void *arg, const char *line, size_t n);
     bool (*should_stop)(void *arg); /* asked behind each step and batch of a ranking */
     void *arg;
+    /* What the run may hold; 0: what the machine has for this process
+     * (ek_memory_available). For tests. */
+    int64_t available_bytes;
 };
 
 struct ek_train;
 
-/* Builds models, optimizers and loader; reads and writes nothing. Borrows all three
- * until free. Errors: what loader, model and optimizers refuse (key and value),
- * EK_ELIMIT over train.max_bytes, EK_ENOMEM. */
+/* Builds models, optimizers and loader; reads and writes no file of the run. Borrows
+ * all three until free. First everything is declared and its memory summed (need.h):
+ * what would not fit is refused before any of it is taken.
+ * Errors: what loader, model and optimizers refuse (key and value); EK_ELIMIT over
+ * train.max_bytes, or more than is there ("memory: ..."); EK_ENOMEM. */
 int ek_train_new(struct ek_train **t, const struct ek_train_config *c,
                  const struct ek_train_data *data, const struct ek_train_hooks *hooks,
                  struct ek_err *err) EK_MUST_USE;

@@ -14,6 +14,7 @@
 
 #include "train/checkpoint.h"
 #include "train/evaluate.h"
+#include "train/need.h"
 #include "train/rate.h"
 #include "train/run.h"
 #include "train/scalars.h"
@@ -45,6 +46,8 @@ struct ek_train {
     struct ek_train_extra extra;
     int64_t max_rows, max_sequences;
     int64_t resident_bytes; /* of the process, before anything of the model was there */
+    struct ek_need need;    /* what the run holds, as it was summed then */
+    int64_t available_bytes; /* that it was held against */
 
     bool is_resumed;
     struct ek_train_progress progress;

@@ -39,52 +39,68 @@ void ek_tables_free(struct ek_tables *t)
     ek_free(t);
 }
 
-static int64_t count_rows(const struct ek_row_grad *sources, int n)
+static struct table table_of(const struct ek_tables_options *o, int param)
 {
-    int64_t sum = 0;
-    for (int i = 0; i < n; i++)
-        sum += sources[i].n;
-    return sum;
+    return (struct table){.param = param,
+                          .cols = ek_params_get(o->params, param)->cols,
+                          .cap = ek_graph_row_ceiling(o->graph, param) * o->n_micro};
 }
 
-static int take_table(struct ek_tables *t, int param)
+static void list_arrays(struct table *x, const struct ek_tables_options *o,
+                        struct ek_taker *t)
 {
-    const struct ek_param *p = ek_params_get(t->o.params, param);
-    struct ek_row_grad sources[EK_ROW_SOURCES];
-    struct table *x = &t->tables[t->n++];
-    int n = ek_graph_row_grads(t->o.graph, param, sources);
-    *x = (struct table){
-        .param = param, .cols = p->cols, .cap = count_rows(sources, n) * t->o.n_micro};
-    if (x->cap > t->max_rows)
-        t->max_rows = x->cap;
-    if (t->o.n_micro > 1) {
-        x->ids = ek_alloc_array((size_t)x->cap + 1, sizeof *x->ids);
-        x->grad = ek_alloc_aligned(64, (size_t)(x->cap + 1) * (size_t)x->cols *
-                                           sizeof(float));
-        if (!x->ids || !x->grad)
-            return EK_ENOMEM;
+    if (o->n_micro > 1) {
+        x->ids = ek_take_array(t, x->cap + 1, sizeof *x->ids);
+        x->grad = ek_take_aligned(t, x->cap + 1, (size_t)x->cols * sizeof *x->grad);
     }
-    if (t->o.has_norm) {
-        x->squares = ek_calloc((size_t)p->rows, sizeof *x->squares);
-        if (!x->squares)
-            return EK_ENOMEM;
+    if (o->has_norm)
+        x->squares = ek_take_zeroed(t, ek_params_get(o->params, x->param)->rows,
+                                    sizeof *x->squares);
+}
+
+static void *take_scratch(const struct ek_tables_options *o, int64_t max_rows,
+                          struct ek_taker *t)
+{
+    return o->has_norm ? ek_take_aligned(t, 1, ek_rows_bytes(max_rows)) : NULL;
+}
+
+int ek_tables_measure(size_t *sum, int64_t *max_rows, const struct ek_tables_options *o)
+{
+    struct ek_taker t = {.is_dry = true};
+    *max_rows = 0;
+    for (int i = 0; i < ek_params_count(o->params); i++) {
+        if (!ek_params_get(o->params, i)->is_table)
+            continue;
+        struct table x = table_of(o, i);
+        list_arrays(&x, o, &t);
+        *max_rows = x.cap > *max_rows ? x.cap : *max_rows;
     }
-    return 0;
+    if (*max_rows)
+        (void)take_scratch(o, *max_rows, &t);
+    if (t.status)
+        return t.status;
+    return ek_add_size(sum, *sum, t.bytes) ? 0 : EK_ELIMIT;
 }
 
 static int take_all(struct ek_tables *t)
 {
+    struct ek_taker taker = {.is_dry = false};
     int n = ek_params_count(t->o.params);
     t->tables = ek_calloc((size_t)n + 1, sizeof *t->tables);
     if (!t->tables)
         return EK_ENOMEM;
-    for (int i = 0; i < n; i++)
-        if (ek_params_get(t->o.params, i)->is_table && take_table(t, i))
-            return EK_ENOMEM;
-    if (!t->o.has_norm || t->n == 0)
-        return 0;
-    t->scratch = ek_alloc_aligned(64, ek_rows_bytes(t->max_rows));
-    return t->scratch ? 0 : EK_ENOMEM;
+    for (int i = 0; i < n; i++) {
+        if (!ek_params_get(t->o.params, i)->is_table)
+            continue;
+        struct table *x = &t->tables[t->n++];
+        *x = table_of(&t->o, i);
+        list_arrays(x, &t->o, &taker);
+        if (x->cap > t->max_rows)
+            t->max_rows = x->cap;
+    }
+    if (t->n > 0)
+        t->scratch = take_scratch(&t->o, t->max_rows, &taker);
+    return taker.status;
 }
 
 int ek_tables_new(struct ek_tables **out, const struct ek_tables_options *o,
@@ -96,9 +112,10 @@ int ek_tables_new(struct ek_tables **out, const struct ek_tables_options *o,
     t->o = *o;
     t->ops = ek_grad_ops_get(o->isa);
     t->max_rows = 1;
-    if (take_all(t)) {
+    int rc = take_all(t);
+    if (rc) {
         ek_tables_free(t);
-        return ek_err_set(err, EK_ENOMEM, "tables: no memory for rows of gradients");
+        return ek_err_set(err, rc, "tables: rows of gradients: %s", ek_status_text(rc));
     }
     *out = t;
     return 0;

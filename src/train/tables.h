@@ -18,17 +18,23 @@ struct ek_tables;
 
 struct ek_tables_options {
     struct ek_params *params; /* borrowed, with the next two */
-    struct ek_graph *graph;   /* bound to rows at its ceiling while new runs */
+    struct ek_graph *graph;   /* planned */
     struct ek_team *team;
     enum ek_isa isa;
     int n_micro;   /* micro-batches of a step, at most */
     bool has_norm; /* ek_tables_norm will be asked */
 };
 
-/* Errors: EK_ENOMEM. A graph without tables is fine. */
+/* Errors: EK_ENOMEM, EK_ELIMIT. A graph without tables is fine. */
 int ek_tables_new(struct ek_tables **t, const struct ek_tables_options *o,
                   struct ek_err *err) EK_MUST_USE;
 void ek_tables_free(struct ek_tables *t); /* NULL is fine */
+
+/* Adds what ek_tables_new would take to *sum; *max_rows as ek_tables_max_rows, 0: there
+ * is no table. Needs no memory of parameters and graph. Errors: EK_ELIMIT it
+ * overflows. */
+int ek_tables_measure(size_t *sum, int64_t *max_rows,
+                      const struct ek_tables_options *o) EK_MUST_USE;
 
 int ek_tables_count(const struct ek_tables *t);
 int64_t ek_tables_max_rows(const struct ek_tables *t); /* of ek_adagrad_options */

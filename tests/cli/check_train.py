@@ -92,6 +92,7 @@ class Train(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("MFU %", done.stdout)
         self.assertIn("attention", done.stdout)
+        self.assertRegex(done.stdout, r"\nheld +[0-9.]+ [KM]iB: [a-z ]+ [0-9.]+ [KM]iB, .* was there for it\n$")
 
     def test_bad_configurations_are_code_2_with_their_place(self):
         log = f"data: {{path: {self.folder}/log.pack}}\n"
@@ -419,6 +420,24 @@ class Train(unittest.TestCase):
             self.assertEqual(done.stderr.count("\n"), done.returncode, done.stderr)
             codes.add(done.returncode)
         self.assertIn(1, codes)
+
+    def test_what_no_machine_holds_is_refused_before_it_is_taken(self):
+        # copies of a million negatives' rows of 16 KiB, 4096 times: 64 TiB at least
+        begun = ["--set", "train.items=rowwise_adagrad", "--set", "train.micro_batches=4096",
+                 "--set", "model.negatives=1048576", "--set", "model.dim=4096",
+                 "--set", "model.heads=16", "--set", self.dir("r")]
+        for more in ([], ["--check"], ["--explain"]):
+            done = self.train(*begun, *more)
+            self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+            self.assertRegex(
+                done.stderr,
+                r"^keel train: memory: the run would hold 64\.3 TiB, [0-9.]+ [A-Z]?i?B is there "
+                r"for it: gradient rows 64\.2 TiB \(train\.micro_batches 4096, "
+                r"train\.batch 32, model\.negatives 1048576\), a step 49\.3 GiB "
+                r"\(train\.batch 32, model\.max_length 50, model\.negatives 1048576\), layers "
+                r"1\.5 GiB \(model\.blocks 1, model\.dim 4096\); expected a lower "
+                r"train\.micro_batches, train\.batch or model\.negatives\n$")
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "r")))
 
     def test_a_user_of_a_million_events_trains_beside_short_ones(self):
         log = os.path.join(self.folder, "long.txt")

@@ -1,0 +1,216 @@
+#include "train/need.h"
+
+#include "base/file.h"
+#include "base/mem.h"
+
+#include <string.h>
+
+#define SHOWN    3 /* parts of a refusal */
+#define KEYS     4 /* of a part, at most */
+#define SENTENCE 4096
+
+struct key {
+    const char *name;
+    bool is_ceiling; /* 0 is none; of others it takes something else's value */
+};
+
+/* In the order of enum ek_need_part; the keys in the order to lower them. */
+static const struct {
+    const char *name;
+    struct key keys[KEYS];
+} parts[EK_NEED_PARTS] = {
+    [EK_NEED_ITEMS] = {"items", {{"model.dim", false}}},
+    [EK_NEED_POSITIONS] = {"positions",
+                           {{"model.max_length", false}, {"model.dim", false}}},
+    [EK_NEED_COLUMNS] = {"categories",
+                         {{"model.column_rows", true},
+                          {"model.column_dim", false},
+                          {"model.dim", false}}},
+    [EK_NEED_LAYERS] = {"layers",
+                        {{"model.ffn", false},
+                         {"model.blocks", false},
+                         {"model.dim", false}}},
+    [EK_NEED_STEP] = {"a step",
+                      {{"train.batch", false},
+                       {"train.max_tokens", true},
+                       {"model.max_length", false},
+                       {"model.negatives", false}}},
+    [EK_NEED_ROWS] = {"gradient rows",
+                      {{"train.micro_batches", false},
+                       {"train.batch", false},
+                       {"model.negatives", false}}},
+    [EK_NEED_BATCHES] = {"batches", {{"train.batch", false}, {"train.ahead", false}}},
+    [EK_NEED_RANKING] = {"ranking", {{"eval.batch", false}, {"run.threads", false}}},
+};
+
+enum ek_need_part ek_need_of_param(const char *name)
+{
+    if (!strcmp(name, "items"))
+        return EK_NEED_ITEMS;
+    if (!strcmp(name, "positions"))
+        return EK_NEED_POSITIONS;
+    if (!strncmp(name, "event.column.", 13) || !strncmp(name, "user.column.", 12))
+        return EK_NEED_COLUMNS;
+    return EK_NEED_LAYERS;
+}
+
+/* Largest first; equal ones in the order of the enum. */
+static void sort_parts(enum ek_need_part order[EK_NEED_PARTS], const struct ek_need *n)
+{
+    for (int i = 0; i < EK_NEED_PARTS; i++)
+        order[i] = (enum ek_need_part)i;
+    for (int i = 1; i < EK_NEED_PARTS; i++) {
+        int at = i;
+        for (; at > 0 && n->bytes[order[at - 1]] < n->bytes[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = (enum ek_need_part)i;
+    }
+}
+
+/* False: it overflows. */
+static bool add_all(size_t *sum, const struct ek_need *n)
+{
+    *sum = 0;
+    for (int i = 0; i < EK_NEED_PARTS; i++)
+        if (!ek_add_size(sum, *sum, n->bytes[i]))
+            return false;
+    return true;
+}
+
+static int add_value(struct ek_buf *out, const struct ek_train_config *c,
+                     const char *key)
+{
+    for (const struct ek_opt *o = ek_train_keys; o->name; o++)
+        if (!strcmp(o->name, key))
+            return ek_opt_value_json(out, o, c);
+    return 0;
+}
+
+/* Of a softmax over all items no negative is drawn. */
+static bool is_zero(const struct ek_train_config *c, const char *key)
+{
+    struct ek_buf value;
+    if (!strcmp(key, "model.negatives") && c->model.loss != EK_REC_SAMPLED)
+        return true;
+    ek_buf_init(&value, 64);
+    bool is_zero = !add_value(&value, c, key) && value.len == 1 && value.data[0] == '0';
+    ek_buf_release(&value);
+    return is_zero;
+}
+
+/* " (model.ffn 65536, model.blocks 64)"; a key at 0 says nothing of the size. */
+static int add_keys(struct ek_buf *out, enum ek_need_part part,
+                    const struct ek_train_config *c)
+{
+    const char *before = " (";
+    int rc = 0;
+    for (int i = 0; i < KEYS && parts[part].keys[i].name && !rc; i++) {
+        const char *key = parts[part].keys[i].name;
+        if (is_zero(c, key))
+            continue;
+        rc = ek_buf_addf(out, "%s%s ", before, key);
+        if (!rc)
+            rc = add_value(out, c, key);
+        before = ", ";
+    }
+    return rc || before[0] == ' ' ? rc : ek_buf_add_char(out, ')');
+}
+
+/* "; expected a lower train.batch or model.max_length, or train.max_tokens above 0" */
+static int add_advice(struct ek_buf *out, enum ek_need_part part,
+                      const struct ek_train_config *c)
+{
+    const char *lower[KEYS], *none = NULL;
+    int n = 0, rc = 0;
+    for (int i = 0; i < KEYS && parts[part].keys[i].name; i++) {
+        const struct key *k = &parts[part].keys[i];
+        if (!is_zero(c, k->name))
+            lower[n++] = k->name;
+        else if (k->is_ceiling)
+            none = k->name;
+    }
+    for (int i = 0; i < n && !rc; i++)
+        rc = ek_buf_addf(out, "%s%s",
+                         i == 0       ? "; expected a lower "
+                         : i == n - 1 ? " or "
+                                      : ", ",
+                         lower[i]);
+    if (!rc && none)
+        rc = ek_buf_addf(out, "%s%s above 0", n ? ", or " : "; expected ", none);
+    return rc;
+}
+
+static int add_parts(struct ek_buf *out, const struct ek_need *n, int most,
+                     const struct ek_train_config *c)
+{
+    enum ek_need_part order[EK_NEED_PARTS];
+    char bytes[32];
+    int rc = 0;
+    sort_parts(order, n);
+    for (int i = 0; i < most && n->bytes[order[i]] > 0 && !rc; i++) {
+        rc = ek_buf_addf(out, "%s%s %s", i ? ", " : "", parts[order[i]].name,
+                         ek_format_bytes(bytes, n->bytes[order[i]]));
+        if (!rc && c)
+            rc = add_keys(out, order[i], c);
+    }
+    return rc;
+}
+
+int ek_need_text(struct ek_buf *out, const struct ek_need *n)
+{
+    size_t sum;
+    char bytes[32];
+    if (!add_all(&sum, n))
+        return EK_ELIMIT;
+    int rc = ek_buf_addf(out, "%s: ", ek_format_bytes(bytes, sum));
+    return rc ? rc : add_parts(out, n, EK_NEED_PARTS, NULL);
+}
+
+/* The sentence, or, without the memory for it, its status alone. */
+static int refuse(struct ek_buf *text, int rc, struct ek_err *err)
+{
+    rc = rc ? ek_err_set(err, rc, "memory: %s", ek_status_text(rc))
+            : ek_err_set(err, EK_ELIMIT, "%s", text->data);
+    ek_buf_release(text);
+    return rc;
+}
+
+int ek_need_overflow(enum ek_need_part part, const struct ek_train_config *c,
+                     struct ek_err *err)
+{
+    struct ek_buf text;
+    ek_buf_init(&text, SENTENCE);
+    int rc = ek_buf_addf(&text, "memory: %s", parts[part].name);
+    if (!rc)
+        rc = add_keys(&text, part, c);
+    if (!rc)
+        rc = ek_buf_addf(&text, " would take more bytes than a number can tell");
+    if (!rc)
+        rc = add_advice(&text, part, c);
+    return refuse(&text, rc, err);
+}
+
+int ek_need_check(const struct ek_need *n, int64_t available,
+                  const struct ek_train_config *c, struct ek_err *err)
+{
+    enum ek_need_part order[EK_NEED_PARTS];
+    size_t sum;
+    char need[32], there[32];
+    struct ek_buf text;
+    sort_parts(order, n);
+    if (!add_all(&sum, n))
+        return ek_need_overflow(order[0], c, err);
+    if (available < 0)
+        available = 0;
+    if (sum <= (size_t)available)
+        return 0;
+    ek_buf_init(&text, SENTENCE);
+    int rc = ek_buf_addf(&text, "memory: the run would hold %s, %s is there for it: ",
+                         ek_format_bytes(need, sum),
+                         ek_format_bytes(there, (uint64_t)available));
+    if (!rc)
+        rc = add_parts(&text, n, SHOWN, c);
+    if (!rc)
+        rc = add_advice(&text, order[0], c);
+    return refuse(&text, rc, err);
+}
