@@ -2,29 +2,34 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "route/names.h"
 #include "route/run_int.h"
 
 #include <stdio.h>
 #include <string.h>
 
+enum { WHY_BYTES = 256 };
+
 /* A name without an answer is asked for again so soon. */
 static const int64_t missing_us = 2000000;
 
-/* So long sessions wait for names at start, and answers that are there for one that is
- * not: the system's resolver gives a silent server up by then. */
-static const int64_t first_us = 5000000, again_us = 20000000;
+struct answer {
+    struct ek_address *list; /* (n) owned */
+    size_t n;
+    int rc;
+};
 
-/* The names of a backend, by their place in those asked; -1: it needs no resolver. */
-struct place {
-    int32_t backend, address, agent;
+struct name {
+    int32_t backend;
+    char *address, *agent; /* as set, owned; NULL: needs no resolver */
+    struct answer to_address, to_agent;
+    char why[WHY_BYTES]; /* of the first failure; "": none */
 };
 
 enum state { IDLE, ASKED, DONE };
 
 struct ek_resolver {
     struct ek_route *route;
-    ek_resolve_fn ask; /* NULL: the system's */
+    ek_resolve_fn ask;
     pthread_t thread;
     pthread_mutex_t lock; /* protects what follows */
     pthread_cond_t changed;
@@ -32,9 +37,8 @@ struct ek_resolver {
     bool is_stopped;
     bool is_orphan; /* nobody joins the thread: it frees all of this */
     /* The thread's while ASKED, else the main thread's. */
-    struct place *places;  /* (n) owned */
-    struct ek_name *names; /* (n_names) owned, with their texts and lists */
-    size_t n, n_names;
+    struct name *names; /* (n) owned */
+    size_t n;
     int64_t due_us;  /* main thread's */
     bool is_hurried; /* likewise: names wait that nobody was asked for */
     bool is_missing; /* likewise: some name has no address, or had no answer */
@@ -44,28 +48,24 @@ struct ek_resolver {
 
 static void drop_names(struct ek_resolver *s)
 {
-    for (size_t i = 0; i < s->n_names; i++) {
-        ek_free((void *)(uintptr_t)s->names[i].text);
-        ek_free(s->names[i].list);
+    for (size_t i = 0; i < s->n; i++) {
+        struct name *name = &s->names[i];
+        ek_free(name->address);
+        ek_free(name->agent);
+        ek_free(name->to_address.list);
+        ek_free(name->to_agent.list);
     }
     ek_free(s->names);
-    ek_free(s->places);
     s->names = NULL;
-    s->places = NULL;
-    s->n = s->n_names = 0;
+    s->n = 0;
 }
 
-static int add_name(int32_t *place, struct ek_resolver *s, const char *text)
+static int copy_name(char **out, const char *text)
 {
-    *place = -1;
     if (!text || !ek_address_is_name(text))
         return 0;
-    char *own = ek_strndup(text, strlen(text));
-    if (!own)
-        return EK_ENOMEM;
-    *place = (int32_t)s->n_names;
-    s->names[s->n_names++].text = own;
-    return 0;
+    *out = ek_strndup(text, strlen(text));
+    return *out ? 0 : EK_ENOMEM;
 }
 
 static bool has_all(const struct ek_upstream *u)
@@ -77,31 +77,43 @@ static bool has_all(const struct ek_upstream *u)
 static int gather(struct ek_resolver *s, bool only_missing)
 {
     const struct ek_route *r = s->route;
-    s->places = ek_calloc(r->router.n_upstreams + 1, sizeof *s->places);
-    s->names = ek_calloc(2 * r->router.n_upstreams + 1, sizeof *s->names);
-    int rc = s->places && s->names ? 0 : EK_ENOMEM;
-    for (size_t i = 0; !rc && i < r->router.n_upstreams; i++) {
+    s->names = ek_calloc(r->router.n_upstreams + 1, sizeof *s->names);
+    if (!s->names)
+        return EK_ENOMEM;
+    for (size_t i = 0; i < r->router.n_upstreams; i++) {
         const struct ek_upstream *u = r->backends[i].upstream;
         if (!u || r->backends[i].removed || (only_missing && has_all(u)))
             continue;
-        struct place *p = &s->places[s->n];
-        p->backend = (int32_t)i;
-        rc = add_name(&p->address, s, u->config.spec.address);
+        struct name *name = &s->names[s->n++];
+        name->backend = (int32_t)i;
+        int rc = copy_name(&name->address, u->config.spec.address);
         if (!rc)
-            rc = add_name(&p->agent, s, u->config.agent);
-        s->n += p->address >= 0 || p->agent >= 0;
+            rc = copy_name(&name->agent, u->config.agent);
+        if (rc) {
+            drop_names(s);
+            return rc;
+        }
+        if (!name->address && !name->agent)
+            s->n--;
     }
-    if (rc)
-        drop_names(s);
-    return rc;
+    return 0;
 }
 
-/* What cannot be asked for has an answer that says so. */
-static void ask(struct ek_resolver *s, int64_t limit_us)
+static void ask_one(struct ek_resolver *s, struct name *name, const char *text,
+                    struct answer *a)
 {
-    int rc = ek_names_ask(s->names, s->n_names, s->ask, limit_us);
-    for (size_t i = 0; rc && i < s->n_names; i++)
-        snprintf(s->names[i].why, sizeof s->names[i].why, "%s", ek_status_text(rc));
+    struct ek_err err = EK_ERR_INIT;
+    if (!text)
+        return;
+    a->rc = s->ask(&a->list, &a->n, text, false, &err);
+    if (a->rc && !name->why[0])
+        snprintf(name->why, sizeof name->why, "%.*s", WHY_BYTES - 1, err.text);
+}
+
+static void ask(struct ek_resolver *s, struct name *name)
+{
+    ask_one(s, name, name->address, &name->to_address);
+    ask_one(s, name, name->agent, &name->to_agent);
 }
 
 /* Answers ----------------------------------------------------------------------- */
@@ -131,38 +143,30 @@ static bool is_text(const char *name, const char *set)
     return !name || (set && strcmp(name, set) == 0);
 }
 
-static const struct ek_name *get_name(const struct ek_resolver *s, int32_t place)
+static void note_failure(struct ek_resolver *s, const struct name *name)
 {
-    static const struct ek_name none = {0};
-    return place < 0 ? &none : &s->names[place];
-}
-
-static void note_failure(struct ek_resolver *s, const struct place *place,
-                         const char *why)
-{
-    struct ek_route_place *p = &s->route->backends[place->backend];
+    struct ek_route_place *p = &s->route->backends[name->backend];
     ek_counter_add(&s->route->n_resolve_failures, 1);
     s->is_missing = true;
     if (p->n_unresolved++ == 0)
         ek_log(EK_LOG_WARN, "backend_unresolved", "backend=\"%s\" kept=%zu why=\"%s\"",
-               p->upstream->config.spec.name, p->upstream->n_addresses, why);
+               p->upstream->config.spec.name, p->upstream->n_addresses, name->why);
 }
 
-static void take_answer(struct ek_resolver *s, const struct place *place)
+static void take_answer(struct ek_resolver *s, const struct name *name)
 {
     struct ek_route *r = s->route;
-    struct ek_route_place *p = &r->backends[place->backend];
+    struct ek_route_place *p = &r->backends[name->backend];
     const struct ek_upstream *u = p->upstream;
-    const struct ek_name *a = get_name(s, place->address);
-    const struct ek_name *g = get_name(s, place->agent);
     /* It was set anew, or removed, while the thread asked. */
-    if (!u || p->removed || !is_text(a->text, u->config.spec.address) ||
-        !is_text(g->text, u->config.agent))
+    if (!u || p->removed || !is_text(name->address, u->config.spec.address) ||
+        !is_text(name->agent, u->config.agent))
         return;
-    if (a->why[0] || g->why[0])
-        note_failure(s, place, a->why[0] ? a->why : g->why);
+    if (name->why[0])
+        note_failure(s, name);
     else
         p->n_unresolved = 0;
+    const struct answer *a = &name->to_address, *g = &name->to_agent;
     bool moves = a->n > 0 && !is_same(u->addresses, u->n_addresses, a->list, a->n);
     bool moves_agent = g->n > 0 && !has(g->list, g->n, &u->agent);
     if (!moves && !moves_agent)
@@ -187,7 +191,7 @@ static void take_answers(struct ek_resolver *s)
     int64_t next_us = interval_us > 0 ? interval_us : INT64_MAX / 2;
     s->is_missing = false;
     for (size_t i = 0; i < s->n; i++)
-        take_answer(s, &s->places[i]);
+        take_answer(s, &s->names[i]);
     drop_names(s);
     if (s->is_missing && next_us > missing_us)
         next_us = missing_us;
@@ -213,9 +217,11 @@ static void *resolve(void *arg)
             pthread_cond_wait(&s->changed, &s->lock);
             continue;
         }
-        pthread_mutex_unlock(&s->lock);
-        ask(s, again_us);
-        pthread_mutex_lock(&s->lock);
+        for (size_t i = 0; i < s->n && !s->is_stopped; i++) {
+            pthread_mutex_unlock(&s->lock);
+            ask(s, &s->names[i]);
+            pthread_mutex_lock(&s->lock);
+        }
         s->state = DONE;
     }
     bool is_orphan = s->is_orphan;
@@ -231,7 +237,7 @@ int ek_resolver_new(struct ek_resolver **out, struct ek_route *r)
     if (!s)
         return EK_ENOMEM;
     s->route = r;
-    s->ask = r->config->resolve;
+    s->ask = r->config->resolve ? r->config->resolve : ek_address_resolve_all;
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
     if (pthread_create(&s->thread, NULL, resolve, s)) {
@@ -268,7 +274,8 @@ int ek_resolver_ask_now(struct ek_resolver *s)
     int rc = gather(s, false);
     if (rc)
         return rc;
-    ask(s, first_us);
+    for (size_t i = 0; i < s->n; i++)
+        ask(s, &s->names[i]);
     take_answers(s);
     return 0;
 }

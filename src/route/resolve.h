@@ -1,6 +1,5 @@
 /* resolve.h - the backends' names, asked for again and again: a resolver may take
- * seconds, so a thread of its own has all of them asked for at once (names.h), and the
- * main thread takes what came, after 20 s at the latest.
+ * seconds, so a thread of its own asks, and the main thread takes what came.
  *
  *   IDLE ──due──> ASKED (the thread has the names) ──> DONE ──taken──> IDLE
  *
@@ -20,8 +19,8 @@ int ek_resolver_new(struct ek_resolver **s, struct ek_route *r) EK_MUST_USE;
 /* Waits for no answer: a thread that still does frees what is left, later. */
 void ek_resolver_free(struct ek_resolver *s); /* NULL is fine */
 
-/* Asks for all names and waits 5 s at most for the answers: before sessions come.
- * Errors: EK_ENOMEM; a name that is not resolved is none. */
+/* Asks for all names and waits for the answers: before sessions come. Errors:
+ * EK_ENOMEM; a name that is not resolved is none. */
 int ek_resolver_ask_now(struct ek_resolver *s) EK_MUST_USE;
 /* A backend came whose names were not resolved yet: work has them asked for next. */
 void ek_resolver_hurry(struct ek_resolver *s); /* NULL is fine */

@@ -795,29 +795,6 @@ class Names(Case):
         self.assertTrue(proxy.backends()["x"]["up"])
         # And the proxy ends while it hangs: the test's end says so.
 
-    def test_names_are_asked_for_at_once(self):
-        # Neither has its answer before both are asked for: at start, and in every round.
-        port = self.at_both(echo_http("a"), echo_http("b"))
-        self.names.write_text("x meet\nx 127.0.0.1\ny meet\ny 127.0.0.1\n")
-        proxy = self.named(port, f"y=y:{port}")
-        self.assertEqual(self.ask(proxy), (200, "a"))
-        self.names.with_suffix(".new").write_text(
-            "x meet\nx 127.0.0.2\ny meet\ny 127.0.0.2\n")
-        self.names.with_suffix(".new").rename(self.names)
-        self.assertTrue(wait_for(lambda: proxy.metric("address_changes_total") == 2))
-        self.assertEqual(self.ask(proxy), (200, "b"))
-
-    def test_a_start_waits_five_seconds_for_a_name_that_hangs(self):
-        self.say("wait")
-        other = Backend(echo_http("other"))
-        self.addCleanup(other.close)
-        proxy = self.named(self.at_both(echo_http("a"), echo_http("b")),
-                           f"o=127.0.0.1:{other.port}")
-        self.assertFalse(proxy.backends()["x"]["up"])
-        self.assertEqual(self.ask(proxy), (200, "other"))
-        self.assertIn("the resolver did not answer within 5.0 s",
-                      proxy.records("backend_unresolved")[0]["why"])
-
     def test_a_name_that_flaps_loses_no_session(self):
         self.say("127.0.0.1")
         proxy = self.named(self.at_both(echo_http("a"), echo_http("b")))

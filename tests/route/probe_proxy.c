@@ -9,7 +9,6 @@
 #include "net/address.h"
 #include "route/run.h"
 
-#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -159,10 +158,7 @@ static bool take(struct words *w, char *word)
 }
 
 /* names=FILE: a resolver that reads it each time, lines of "NAME ADDRESS". A line "NAME
- * wait" makes it wait as long as the file says so, and "NAME meet" until another name is
- * at such a line, too. */
-
-static pthread_barrier_t meeting;
+ * wait" makes it wait as long as the file says so. */
 
 static int find_name(struct ek_address *list, size_t *n, const char *host,
                      const char *port)
@@ -177,10 +173,6 @@ static int find_name(struct ek_address *list, size_t *n, const char *host,
         if (strcmp(value, "wait") == 0) {
             rc = EK_EAGAIN;
             break;
-        }
-        if (strcmp(value, "meet") == 0) {
-            pthread_barrier_wait(&meeting);
-            continue;
         }
         snprintf(text, sizeof text, "%s:%s", value, port);
         if (ek_address_resolve(&list[*n], text, NULL) == 0)
@@ -216,7 +208,6 @@ int main(int argc, char **argv)
     w.listener.tls_certs = w.certs;
     w.listener.tls_keys = w.keys;
     ek_route_config_default(&w.config);
-    pthread_barrier_init(&meeting, NULL, 2);
     w.config.listeners = &w.listener;
     w.config.n_listeners = 1;
     w.config.backends = w.backends;
