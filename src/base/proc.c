@@ -185,18 +185,20 @@ static int64_t key_number(const char *dir, const char *name, const char *key,
     return n;
 }
 
-/* What is left below the memory.max of one cgroup. Pages of files count as free, as
- * they do in MemAvailable: they go before anything is killed. */
+/* What is left below the memory.max of one cgroup. Pages of files and the kernel's
+ * caches count as free, as they do in MemAvailable: they go before anything is killed. */
 static int64_t room_here(const char *dir)
 {
+    static const char *const spare[] = {"inactive_file", "active_file",
+                                        "slab_reclaimable"};
     int64_t max, used;
     if (!read_number(dir, "memory.max", &max) ||
         !read_number(dir, "memory.current", &used))
         return INT64_MAX;
-    int64_t idle = key_number(dir, "memory.stat", "inactive_file", 0);
-    int64_t busy = key_number(dir, "memory.stat", "active_file", 0);
-    used = used > idle ? used - idle : 0;
-    used = used > busy ? used - busy : 0;
+    for (size_t i = 0; i < sizeof spare / sizeof *spare; i++) {
+        int64_t n = key_number(dir, "memory.stat", spare[i], 0);
+        used = used > n ? used - n : 0;
+    }
     return max > used ? max - used : 0;
 }
 

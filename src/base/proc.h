@@ -46,9 +46,10 @@ bool ek_cgroup_up(char *dir);
 
 /* Bytes that this process may still take before something is killed for them: the least
  * of MemAvailable (`proc_dir`/meminfo) and, of its cgroup v2 and all above it,
- * memory.max less memory.current, pages of files (inactive_file, active_file) left
- * out, as MemAvailable leaves them out. INT64_MAX: neither can be read. Not looked at:
- * swap, since what trains reads all it holds; limits of cgroups v1. Cannot fail.
+ * memory.max less memory.current, pages of files and caches of the kernel
+ * (inactive_file, active_file, slab_reclaimable) left out, as MemAvailable leaves them
+ * out. INT64_MAX: neither can be read. Not looked at: swap, since what trains reads all
+ * it holds; limits of cgroups v1. Cannot fail.
  * Source: Documentation/admin-guide/cgroup-v2.rst and proc(5) of Linux. */
 int64_t ek_memory_available(const char *proc_dir);
 

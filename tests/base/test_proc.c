@@ -101,6 +101,8 @@ static void pages_of_files_are_free(void **state)
     put("cg/a/b/memory.stat",
         "inactive_file 500\nactive_file 400\n"); /* read a moment later */
     assert_int_equal(ek_memory_available(dir), 1000);
+    put("cg/a/b/memory.stat", "slab 600\nslab_reclaimable 500\n");
+    assert_int_equal(ek_memory_available(dir), 800);
     put("cg/a/b/memory.stat", "inactive_file x\n");
     assert_int_equal(ek_memory_available(dir), 300);
     drop("cg/a/b/memory.stat");
