@@ -125,6 +125,17 @@ static void release(struct work *w)
     ek_free(w->clicks);
 }
 
+/* Events of the user who has most. */
+static int64_t longest_history(const struct ek_events *e)
+{
+    int64_t most = 0;
+    for (int64_t u = 0; u < e->n_users; u++) {
+        const int64_t n = e->offsets[u + 1] - e->offsets[u];
+        most = n > most ? n : most;
+    }
+    return most;
+}
+
 static struct ek_ranker_options ranker_options(const struct ek_evaluate *o, int64_t cap)
 {
     const struct ek_param *items = ek_params_get(o->params, ek_rec_items(o->model));
@@ -133,6 +144,7 @@ static struct ek_ranker_options ranker_options(const struct ek_evaluate *o, int6
                                       .dim = items->cols,
                                       .is_cosine = o->config->is_cosine,
                                       .max_queries = cap,
+                                      .max_seen = longest_history(&o->data->events),
                                       .team = o->team,
                                       .isa = o->isa};
 }

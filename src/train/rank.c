@@ -26,7 +26,7 @@ struct room {
     float *scores;  /* (QUERIES, ITEMS) */
     float *gather;  /* (GATHER, dim) */
     uint64_t *bits; /* (n_items) has been seen; all 0 between calls */
-    int32_t *seen;  /* (n_items) those, once each */
+    int32_t *seen;  /* (max_seen, or n_items if fewer) those, once each */
     int64_t n_seen;
     const int32_t *seen_of; /* whose history they are, and how much of it */
     int64_t seen_until;
@@ -83,7 +83,8 @@ static void list_room(struct room *m, const struct ek_ranker_options *o,
     m->scores = ek_take_aligned(t, QUERIES, ITEMS * sizeof *m->scores);
     m->gather = ek_take_aligned(t, GATHER, row);
     m->bits = ek_take_zeroed(t, (o->n_items + 63) / 64, sizeof *m->bits);
-    m->seen = ek_take_array(t, o->n_items, sizeof *m->seen);
+    m->seen = ek_take_array(t, o->max_seen < o->n_items ? o->max_seen : o->n_items,
+                            sizeof *m->seen);
 }
 
 bool ek_ranker_bytes(size_t *sum, const struct ek_ranker_options *o)
@@ -204,6 +205,7 @@ static int64_t seen_before(const struct ek_ranker *r, struct room *m, const floa
 {
     float scores[GATHER];
     int64_t count = 0;
+    assert(q->n_seen <= r->o.max_seen);
     see(m, q->seen, q->n_seen);
     *n = m->n_seen;
     for (int64_t i = 0; i < m->n_seen; i += GATHER) {
@@ -347,6 +349,7 @@ static void top_share(void *arg, int member, int n_members)
     int64_t lo, hi;
     ek_team_share(&lo, &hi, r->o.n_items, ITEMS, member, n_members);
     m->n_top = 0;
+    assert(r->queries->n_seen <= r->o.max_seen);
     see(m, r->queries->seen, r->queries->n_seen);
     for (int64_t j = lo; j < hi; j += ITEMS) {
         const int64_t n = hi - j < ITEMS ? hi - j : ITEMS;

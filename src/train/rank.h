@@ -5,9 +5,10 @@
  *   rank = 1 + #{v : s_v > s_target} + #{v < target : s_v = s_target}
  *
  * Scores are made a block of queries by a block of items, counted while they are in the
- * cache, and gone: O(block) memory a thread beside two numbers a query. The score of
- * the target and of what was seen are made by the same product, bit for bit, so that
- * they can be taken off the count. A target whose score is NaN is last.
+ * cache, and gone: a thread keeps a block of them, a bit an item and what one query has
+ * seen; a query keeps two numbers. The score of the target and of what was seen are made
+ * by the same product, bit for bit, so that they can be taken off the count. A target
+ * whose score is NaN is last.
  *
  * Threads: one owner; the team works inside a call. The same numbers for any of it.
  * Cost: 2 n n_items dim, and one comparison a score. No allocation after new.
@@ -27,6 +28,7 @@ struct ek_ranker_options {
     int64_t n_items, dim;
     bool is_cosine;
     int64_t max_queries; /* of a call */
+    int64_t max_seen;    /* of a query, at most */
     struct ek_team *team;
     enum ek_isa isa;
 };

@@ -92,6 +92,7 @@ int ek_recommend(const struct ek_evaluate *o, const struct ek_history *history,
                                         .dim = table->cols,
                                         .is_cosine = o->config->is_cosine,
                                         .max_queries = 1,
+                                        .max_seen = history->n,
                                         .team = o->team,
                                         .isa = o->isa};
     struct ek_ranker *ranker = NULL;

@@ -5,6 +5,8 @@
 
 #include <math.h>
 
+#define MAX_SEEN 50
+
 struct data {
     int64_t n_items, dim, n;
     float *items, *h;
@@ -21,7 +23,7 @@ static float whole(struct ek_rng *rng)
 static void make(struct data *d, int64_t n_items, int64_t dim, int64_t n, uint64_t seed)
 {
     struct ek_rng rng;
-    const int64_t n_seen = 50;
+    const int64_t n_seen = MAX_SEEN;
     ek_rng_init(&rng, seed);
     *d = (struct data){.n_items = n_items, .dim = dim, .n = n};
     d->items = ek_alloc_aligned(64, (size_t)(n_items * dim) * sizeof(float));
@@ -106,6 +108,7 @@ static struct ek_ranker *ranker_of(const struct data *d, struct ek_team *team,
                                   .dim = d->dim,
                                   .is_cosine = is_cosine,
                                   .max_queries = d->n,
+                                  .max_seen = MAX_SEEN,
                                   .team = team,
                                   .isa = isa};
     assert_int_equal(ek_ranker_new(&r, &o, NULL), 0);
@@ -300,6 +303,7 @@ static void survives_any_failed_allocation(void **state)
                                         .dim = d.dim,
                                         .is_cosine = true,
                                         .max_queries = d.n,
+                                        .max_seen = MAX_SEEN,
                                         .team = team,
                                         .isa = ek_isa_best()};
     EK_EACH_FAILURE (k) {
@@ -314,6 +318,27 @@ static void survives_any_failed_allocation(void **state)
     ek_team_free(team);
 }
 
+/* A bit an item a thread, and what a query has seen: not a number an item. */
+static void a_ranker_of_many_items_takes_room_for_what_is_seen(void **state)
+{
+    (void)state;
+    struct ek_team *team = NULL;
+    struct ek_ranker_options o = {.dim = 4, .max_queries = 1, .isa = ek_isa_best()};
+    size_t small = 0, large = 0, all = 0;
+    assert_int_equal(ek_team_new(&team, 3, false, NULL), 0);
+    o.team = team;
+    o.n_items = 1 << 10;
+    o.max_seen = 10;
+    assert_true(ek_ranker_bytes(&small, &o));
+    o.n_items = 1 << 20;
+    assert_true(ek_ranker_bytes(&large, &o));
+    assert_int_equal(large - small, 3 * ((1 << 20) - (1 << 10)) / 8);
+    o.max_seen = 1 << 30;
+    assert_true(ek_ranker_bytes(&all, &o));
+    assert_int_equal(all - large, 3 * ((1 << 20) - 10) * sizeof(int32_t));
+    ek_team_free(team);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -322,6 +347,7 @@ int main(void)
         cmocka_unit_test(the_best_item_is_first),
         cmocka_unit_test(a_score_that_is_nan_is_last),
         cmocka_unit_test(top_is_the_head_of_a_sort_for_any_k_and_threads),
+        cmocka_unit_test(a_ranker_of_many_items_takes_room_for_what_is_seen),
         cmocka_unit_test(survives_any_failed_allocation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
