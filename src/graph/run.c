@@ -216,7 +216,7 @@ static void run_step(struct ek_graph *g, const struct ek_step *s)
 
 static void run_steps(struct ek_graph *g, int lo, int hi)
 {
-    assert(g->is_planned);
+    assert(g->is_planned && g->arena);
     for (int i = lo; i < hi; i++) {
         struct ek_step *s = &g->steps[i];
         int64_t start = g->is_profiled ? ek_clock_us() : 0;
@@ -243,7 +243,7 @@ void ek_graph_backward(struct ek_graph *g, float dloss)
 
 struct ek_mat ek_graph_mat(const struct ek_graph *g, int v)
 {
-    assert(g->is_planned);
+    assert(g->is_planned && g->arena);
     return ek_resolve(g, v, EK_SLOT_SAVED);
 }
 
