@@ -120,6 +120,7 @@ int ek_loader_measure(struct ek_loader_size *size, const struct ek_events *event
         *size = (struct ek_loader_size){.max_sequences = m.max_sequences,
                                         .max_rows = m.max_rows,
                                         .n_samples = m.n_samples,
+                                        .n_micro = m.o.n_micro,
                                         .bytes = bytes};
     ek_maker_release(&m);
     return rc;

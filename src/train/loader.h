@@ -59,7 +59,8 @@ void ek_loader_free(struct ek_loader *l); /* NULL is fine */
 struct ek_loader_size {
     int64_t max_sequences, max_rows; /* ek_loader_ceiling */
     int64_t n_samples;               /* ek_loader_samples */
-    size_t bytes;                    /* that it would hold */
+    int n_micro;  /* of a step, at most: what the options say, or fewer samples make */
+    size_t bytes; /* that it would hold */
 };
 
 /* Errors: those of ek_loader_new; EK_ELIMIT a sum overflows.

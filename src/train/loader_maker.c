@@ -123,6 +123,15 @@ static int find_ceiling(struct ek_maker *m)
     return 0;
 }
 
+/* No step has more micro-batches than the epoch has sub-batches, or samples by rows. */
+static void limit_micro(struct ek_maker *m)
+{
+    const int64_t each = m->o.max_tokens ? 1 : m->o.sub_batch;
+    const int64_t most = (m->n_samples + each - 1) / each;
+    if (m->o.n_micro > most)
+        m->o.n_micro = (int)most;
+}
+
 /* What a step is dealt in. */
 static int take_step(struct ek_maker *m)
 {
@@ -151,8 +160,10 @@ int ek_maker_init(struct ek_maker *m, const struct ek_events *e,
     rc = list_samples(m, err);
     if (!rc)
         rc = find_ceiling(m);
-    if (!rc)
+    if (!rc) {
+        limit_micro(m);
         rc = take_step(m);
+    }
     if (rc) {
         if (rc == EK_ENOMEM || rc == EK_ELIMIT)
             ek_err_set(err, rc, "loader: %s", ek_status_text(rc));

@@ -3,15 +3,18 @@
 #include "base/file.h"
 #include "base/mem.h"
 
+#include <assert.h>
+#include <inttypes.h>
 #include <string.h>
 
 #define SHOWN    3 /* parts of a refusal */
-#define KEYS     4 /* of a part, at most */
+#define KEYS     5 /* of a part, at most */
 #define SENTENCE 4096
 
+/* What a part grows with. */
 struct key {
     const char *name;
-    bool is_ceiling; /* 0 is none; of others it takes something else's value */
+    const char *instead; /* right where it is 0 or not in use; NULL: nothing is */
 };
 
 /* In the order of enum ek_need_part; the keys in the order to lower them. */
@@ -19,28 +22,33 @@ static const struct {
     const char *name;
     struct key keys[KEYS];
 } parts[EK_NEED_PARTS] = {
-    [EK_NEED_ITEMS] = {"items", {{"model.dim", false}}},
+    [EK_NEED_ITEMS] = {"items", {{"model.dim", NULL}}},
     [EK_NEED_POSITIONS] = {"positions",
-                           {{"model.max_length", false}, {"model.dim", false}}},
+                           {{"model.max_length", NULL}, {"model.dim", NULL}}},
     [EK_NEED_COLUMNS] = {"categories",
-                         {{"model.column_rows", true},
-                          {"model.column_dim", false},
-                          {"model.dim", false}}},
+                         {{"model.column_rows", "model.column_rows above 0"},
+                          {"model.column_dim", NULL},
+                          {"model.dim", NULL}}},
     [EK_NEED_LAYERS] = {"layers",
-                        {{"model.ffn", false},
-                         {"model.blocks", false},
-                         {"model.dim", false}}},
+                        {{"model.ffn", NULL},
+                         {"model.dim_qk", NULL},
+                         {"model.dim_v", NULL},
+                         {"model.blocks", NULL},
+                         {"model.dim", NULL}}},
     [EK_NEED_STEP] = {"a step",
-                      {{"train.batch", false},
-                       {"train.max_tokens", true},
-                       {"model.max_length", false},
-                       {"model.negatives", false}}},
+                      {{"train.batch", NULL},
+                       {"train.max_tokens", "train.max_tokens above 0"},
+                       {"model.max_length", NULL},
+                       {"model.negatives", "model.loss sampled"},
+                       {"model.dim", NULL}}},
     [EK_NEED_ROWS] = {"gradient rows",
-                      {{"train.micro_batches", false},
-                       {"train.batch", false},
-                       {"model.negatives", false}}},
-    [EK_NEED_BATCHES] = {"batches", {{"train.batch", false}, {"train.ahead", false}}},
-    [EK_NEED_RANKING] = {"ranking", {{"eval.batch", false}, {"run.threads", false}}},
+                      {{"train.micro_batches", NULL},
+                       {"train.batch", NULL},
+                       {"model.negatives", "model.loss sampled"},
+                       {"model.dim", NULL}}},
+    [EK_NEED_BATCHES] = {"batches", {{"train.batch", NULL}, {"train.ahead", NULL}}},
+    [EK_NEED_RANKING] = {"ranking",
+                         {{"eval.batch", NULL}, {"run.threads", "run.threads 1"}}},
 };
 
 enum ek_need_part ek_need_of_param(const char *name)
@@ -77,25 +85,21 @@ static bool add_all(size_t *sum, const struct ek_need *n)
     return true;
 }
 
-static int add_value(struct ek_buf *out, const struct ek_train_config *c,
-                     const char *key)
+/* What the run reads of a key, all of which are whole numbers; 0: nothing. */
+static int64_t value_of(const struct ek_train_config *c, const char *name)
 {
-    for (const struct ek_opt *o = ek_train_keys; o->name; o++)
-        if (!strcmp(o->name, key))
-            return ek_opt_value_json(out, o, c);
-    return 0;
-}
-
-/* Of a softmax over all items no negative is drawn. */
-static bool is_zero(const struct ek_train_config *c, const char *key)
-{
-    struct ek_buf value;
-    if (!strcmp(key, "model.negatives") && c->model.loss != EK_REC_SAMPLED)
-        return true;
-    ek_buf_init(&value, 64);
-    bool is_zero = !add_value(&value, c, key) && value.len == 1 && value.data[0] == '0';
-    ek_buf_release(&value);
-    return is_zero;
+    const bool is_hstu = c->model.kind == EK_REC_HSTU;
+    if ((!strcmp(name, "model.negatives") && c->model.loss != EK_REC_SAMPLED) ||
+        (!strcmp(name, "model.ffn") && is_hstu) ||
+        (!strncmp(name, "model.dim_", 10) && !is_hstu))
+        return 0;
+    const struct ek_opt *o = ek_train_keys;
+    int64_t v;
+    while (o->name && strcmp(o->name, name) != 0)
+        o++;
+    assert(o->type == EK_OPT_INT); /* not the table's end */
+    memcpy(&v, (const char *)c + o->offset, sizeof v);
+    return v;
 }
 
 /* " (model.ffn 65536, model.blocks 64)"; a key at 0 says nothing of the size. */
@@ -106,28 +110,29 @@ static int add_keys(struct ek_buf *out, enum ek_need_part part,
     int rc = 0;
     for (int i = 0; i < KEYS && parts[part].keys[i].name && !rc; i++) {
         const char *key = parts[part].keys[i].name;
-        if (is_zero(c, key))
+        const int64_t v = value_of(c, key);
+        if (v == 0)
             continue;
-        rc = ek_buf_addf(out, "%s%s ", before, key);
-        if (!rc)
-            rc = add_value(out, c, key);
+        rc = ek_buf_addf(out, "%s%s %" PRId64, before, key, v);
         before = ", ";
     }
     return rc || before[0] == ' ' ? rc : ek_buf_add_char(out, ')');
 }
 
-/* "; expected a lower train.batch or model.max_length, or train.max_tokens above 0" */
+/* "; expected a lower train.batch or model.max_length, or train.max_tokens above 0". A
+ * key at 1 is no advice. */
 static int add_advice(struct ek_buf *out, enum ek_need_part part,
                       const struct ek_train_config *c)
 {
-    const char *lower[KEYS], *none = NULL;
-    int n = 0, rc = 0;
+    const char *lower[KEYS], *other[KEYS];
+    int n = 0, n_other = 0, rc = 0;
     for (int i = 0; i < KEYS && parts[part].keys[i].name; i++) {
         const struct key *k = &parts[part].keys[i];
-        if (!is_zero(c, k->name))
+        const int64_t v = value_of(c, k->name);
+        if (v == 0 && k->instead)
+            other[n_other++] = k->instead;
+        else if (v > 1)
             lower[n++] = k->name;
-        else if (k->is_ceiling)
-            none = k->name;
     }
     for (int i = 0; i < n && !rc; i++)
         rc = ek_buf_addf(out, "%s%s",
@@ -135,9 +140,14 @@ static int add_advice(struct ek_buf *out, enum ek_need_part part,
                          : i == n - 1 ? " or "
                                       : ", ",
                          lower[i]);
-    if (!rc && none)
-        rc = ek_buf_addf(out, "%s%s above 0", n ? ", or " : "; expected ", none);
-    return rc;
+    for (int i = 0; i < n_other && !rc; i++)
+        rc = ek_buf_addf(out, "%s%s",
+                         i > 0 ? " or "
+                         : n   ? ", or "
+                               : "; expected ",
+                         other[i]);
+    return rc || n + n_other > 0 ? rc
+                                 : ek_buf_addf(out, "; expected more memory than that");
 }
 
 static int add_parts(struct ek_buf *out, const struct ek_need *n, int most,

@@ -45,6 +45,7 @@ struct ek_train {
     int32_t *negatives; /* (negatives) of a micro-batch; owned */
     struct ek_train_extra extra;
     int64_t max_rows, max_sequences;
+    int n_micro;            /* micro-batches of a step, at most */
     int64_t resident_bytes; /* of the process, before anything of the model was there */
     struct ek_need need;    /* what the run holds, as it was summed then */
     int64_t available_bytes; /* that it was held against */

@@ -49,6 +49,7 @@ static int measure_batches(struct ek_train *t, struct ek_err *err)
         return rc;
     t->max_sequences = size.max_sequences;
     t->max_rows = size.max_rows;
+    t->n_micro = size.n_micro;
     t->need.bytes[EK_NEED_BATCHES] = size.bytes;
     return 0;
 }
@@ -121,7 +122,7 @@ static struct ek_tables_options tables_options(const struct ek_train *t)
                                       .graph = ek_rec_graph(t->model),
                                       .team = t->team,
                                       .isa = t->isa,
-                                      .n_micro = (int)t->c->train.micro_batches,
+                                      .n_micro = t->n_micro,
                                       .has_norm = t->c->train.clip_norm > 0.0};
 }
 

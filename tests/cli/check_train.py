@@ -422,21 +422,22 @@ class Train(unittest.TestCase):
         self.assertIn(1, codes)
 
     def test_what_no_machine_holds_is_refused_before_it_is_taken(self):
-        # copies of a million negatives' rows of 16 KiB, 4096 times: 64 TiB at least
+        # copies of a million negatives' rows of 16 KiB, once an event: 16 GiB each
         begun = ["--set", "train.items=rowwise_adagrad", "--set", "train.micro_batches=4096",
-                 "--set", "model.negatives=1048576", "--set", "model.dim=4096",
-                 "--set", "model.heads=16", "--set", self.dir("r")]
+                 "--set", "train.sub_batch=1", "--set", "train.cuts_windows=true",
+                 "--set", "model.max_length=1", "--set", "model.negatives=1048576",
+                 "--set", "model.dim=4096", "--set", "model.heads=16", "--set", self.dir("r")]
         for more in ([], ["--check"], ["--explain"]):
             done = self.train(*begun, *more)
             self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
             self.assertRegex(
                 done.stderr,
-                r"^keel train: memory: the run would hold 64\.3 TiB, [0-9.]+ [A-Z]?i?B is there "
-                r"for it: gradient rows 64\.2 TiB \(train\.micro_batches 4096, "
-                r"train\.batch 32, model\.negatives 1048576\), a step 49\.3 GiB "
-                r"\(train\.batch 32, model\.max_length 50, model\.negatives 1048576\), layers "
+                r"^keel train: memory: the run would hold 36\.8 TiB, [0-9.]+ [A-Z]?i?B is there "
+                r"for it: gradient rows 36\.7 TiB \(train\.micro_batches 4096, train\.batch 32, "
+                r"model\.negatives 1048576, model\.dim 4096\), a step 49\.0 GiB \(train\.batch "
+                r"32, model\.max_length 1, model\.negatives 1048576, model\.dim 4096\), layers "
                 r"1\.5 GiB \(model\.blocks 1, model\.dim 4096\); expected a lower "
-                r"train\.micro_batches, train\.batch or model\.negatives\n$")
+                r"train\.micro_batches, train\.batch, model\.negatives or model\.dim\n$")
         self.assertFalse(os.path.exists(os.path.join(self.folder, "r")))
 
     def test_a_user_of_a_million_events_trains_beside_short_ones(self):

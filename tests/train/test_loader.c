@@ -272,6 +272,36 @@ static void a_budget_is_kept_but_by_a_sequence_that_is_longer(void **state)
     ek_loader_free(l);
 }
 
+/* What is sized for a step is sized for one that can come. */
+static void a_step_has_no_more_micro_batches_than_samples_make(void **state)
+{
+    static const struct {
+        struct ek_loader_options o;
+        int sub, most; /* most 0: as many as there are sub-batches, or samples */
+    } cases[] = {
+        {{.max_length = 50, .batch = 64, .sub_batch = 16, .n_micro = 3}, 16, 3},
+        {{.max_length = 50, .batch = 64, .sub_batch = 16, .n_micro = 4096}, 16, 0},
+        {{.max_length = 50, .batch = 5000, .sub_batch = 1000, .n_micro = 8}, 1000, 1},
+        {{.max_length = 50, .batch = 64, .max_tokens = 1, .n_micro = 4096}, 1, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct world *w = *state;
+        struct ek_loader_size size;
+        struct ek_batch b;
+        int most = 0;
+        assert_int_equal(ek_loader_measure(&size, &w->e, &w->s, &cases[i].o, NULL), 0);
+        int expected = cases[i].most;
+        if (!expected)
+            expected = (int)((size.n_samples + cases[i].sub - 1) / cases[i].sub);
+        assert_int_equal(size.n_micro, expected);
+        struct ek_loader *l = loader_of(w, &cases[i].o);
+        while (ek_loader_next(l, &b))
+            most = b.n_micro > most ? b.n_micro : most;
+        assert_int_equal(most, expected);
+        ek_loader_free(l);
+    }
+}
+
 static void wrong_options_are_told(void **state)
 {
     const struct world *w = *state;
@@ -334,6 +364,7 @@ int main(void)
         cmocka_unit_test(it_goes_on_from_any_step_as_if_it_had_come_there),
         cmocka_unit_test(dealing_evens_out_the_micro_batches_of_a_step),
         cmocka_unit_test(a_budget_is_kept_but_by_a_sequence_that_is_longer),
+        cmocka_unit_test(a_step_has_no_more_micro_batches_than_samples_make),
         cmocka_unit_test(wrong_options_are_told),
         cmocka_unit_test(a_part_without_a_sample_is_told),
         cmocka_unit_test(any_failed_allocation_is_only_that),

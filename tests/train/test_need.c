@@ -50,38 +50,57 @@ static void a_refusal_names_the_largest_parts_and_what_to_lower(void **state)
         small, &n,
         "memory: the run would hold 17.0 MiB, 5.0 MiB is there for it: layers 9.0 MiB "
         "(model.ffn 512, model.blocks 3, model.dim 64), gradient rows 4.0 MiB "
-        "(train.micro_batches 4, train.batch 128, model.negatives 256), ranking 3.0 "
-        "MiB (eval.batch 512); "
+        "(train.micro_batches 4, train.batch 128, model.negatives 256, model.dim 64), "
+        "ranking 3.0 MiB (eval.batch 512); "
         "expected a lower model.ffn, model.blocks or model.dim");
     check(
         "data.path: x\n", &n, /* ffn follows dim */
         "memory: the run would hold 17.0 MiB, 5.0 MiB is there for it: layers 9.0 MiB "
         "(model.blocks 1, model.dim 64), gradient rows 4.0 MiB "
-        "(train.micro_batches 1, train.batch 128, model.negatives 256), ranking 3.0 "
-        "MiB (eval.batch 512); "
-        "expected a lower model.blocks or model.dim");
+        "(train.micro_batches 1, train.batch 128, model.negatives 256, model.dim 64), "
+        "ranking 3.0 MiB (eval.batch 512); "
+        "expected a lower model.dim"); /* of one block there is none less */
+    check(
+        "data.path: x\nmodel: {kind: hstu, ffn: 512, dim_v: 256, dim_qk: 256}\n", &n,
+        "memory: the run would hold 17.0 MiB, 5.0 MiB is there for it: layers 9.0 MiB "
+        "(model.dim_qk 256, model.dim_v 256, model.blocks 1, model.dim 64), gradient "
+        "rows 4.0 MiB (train.micro_batches 1, train.batch 128, model.negatives 256, "
+        "model.dim 64), ranking 3.0 MiB (eval.batch 512); expected a lower "
+        "model.dim_qk, model.dim_v or model.dim");
 }
 
 static void a_ceiling_that_is_not_set_is_what_would_be_right(void **state)
 {
     (void)state;
     struct ek_need step = {.bytes = {[EK_NEED_STEP] = 6 << 20}};
+    struct ek_need ranking = {.bytes = {[EK_NEED_RANKING] = 6 << 20}};
     struct ek_need columns = {.bytes = {[EK_NEED_COLUMNS] = 6 << 20}};
     check(
         "data.path: x\n", &step,
         "memory: the run would hold 6.0 MiB, 5.0 MiB is there for it: a step 6.0 MiB "
-        "(train.batch 128, model.max_length 50, model.negatives 256); expected a lower "
-        "train.batch, model.max_length or model.negatives, or train.max_tokens above "
-        "0");
+        "(train.batch 128, model.max_length 50, model.negatives 256, model.dim 64); "
+        "expected a lower train.batch, model.max_length, model.negatives or model.dim, "
+        "or train.max_tokens above 0");
     check("data.path: x\nmodel.loss: full\n", &step, /* which draws no negatives */
           "memory: the run would hold 6.0 MiB, 5.0 MiB is there for it: a step 6.0 MiB "
-          "(train.batch 128, model.max_length 50); expected a lower train.batch or "
-          "model.max_length, or train.max_tokens above 0");
+          "(train.batch 128, model.max_length 50, model.dim 64); expected a lower "
+          "train.batch, model.max_length or model.dim, or train.max_tokens above 0 or "
+          "model.loss sampled");
+    check("data.path: x\ntrain: {batch: 1, max_tokens: 1}\n" /* all that can be less */
+          "model: {max_length: 1, negatives: 1, dim: 1}\n",
+          &step,
+          "memory: the run would hold 6.0 MiB, 5.0 MiB is there for it: a step 6.0 MiB "
+          "(train.batch 1, train.max_tokens 1, model.max_length 1, model.negatives 1, "
+          "model.dim 1); expected more memory than that");
+    check(
+        "data.path: x\neval.batch: 1\n", &ranking,
+        "memory: the run would hold 6.0 MiB, 5.0 MiB is there for it: ranking 6.0 MiB "
+        "(eval.batch 1); expected run.threads 1");
     check("data.path: x\ntrain.max_tokens: 900\n", &step,
           "memory: the run would hold 6.0 MiB, 5.0 MiB is there for it: a step 6.0 MiB "
           "(train.batch 128, train.max_tokens 900, model.max_length 50, "
-          "model.negatives 256); expected a lower train.batch, train.max_tokens, "
-          "model.max_length or model.negatives");
+          "model.negatives 256, model.dim 64); expected a lower train.batch, "
+          "train.max_tokens, model.max_length, model.negatives or model.dim");
     check("data.path: x\n", &columns,
           "memory: the run would hold 6.0 MiB, 5.0 MiB is there for it: categories 6.0 "
           "MiB (model.dim 64); expected a lower model.dim, or model.column_rows above "
@@ -184,6 +203,29 @@ static void a_run_is_let_in_by_its_own_sum(void **state)
     }
 }
 
+/* The kit's log has some hundred samples: thousands of copies are never made. */
+static void micro_batches_that_cannot_come_are_not_counted(void **state)
+{
+    (void)state;
+    static const char *const counts[] = {"2", "2048", "4096"};
+    size_t rows[3], batches[3];
+    for (int i = 0; i < 3; i++) {
+        char text[128];
+        struct kit k;
+        snprintf(text, sizeof text,
+                 "train: {items: rowwise_adagrad, batch: 8, micro_batches: %s}\n",
+                 counts[i]);
+        kit_open(&k, "need", text);
+        rows[i] = k.t->need.bytes[EK_NEED_ROWS];
+        batches[i] = k.t->need.bytes[EK_NEED_BATCHES];
+        kit_steps(&k, 3);
+        kit_close(&k);
+    }
+    assert_true(rows[0] < rows[1] && batches[0] < batches[1]);
+    assert_int_equal(rows[1], rows[2]);
+    assert_int_equal(batches[1], batches[2]);
+}
+
 /* Parameters as they lie there: values and gradient, two moments or a sum a row. */
 static void the_sum_holds_what_was_taken(void **state)
 {
@@ -238,6 +280,7 @@ int main(void)
         cmocka_unit_test(without_memory_a_refusal_is_its_status),
         cmocka_unit_test(every_parameter_has_its_part),
         cmocka_unit_test(a_run_is_let_in_by_its_own_sum),
+        cmocka_unit_test(micro_batches_that_cannot_come_are_not_counted),
         cmocka_unit_test(the_sum_holds_what_was_taken),
         cmocka_unit_test(nothing_of_a_run_that_is_refused_is_taken),
     };
