@@ -1,9 +1,11 @@
 /* verb_route.c - keel route: options to a running proxy and back to an exit code. */
 #include "base/log.h"
+#include "base/mem.h"
 #include "cli/route_settings.h"
 #include "cli/verb_route_run.h"
 #include "net/address.h"
 #include "route/inherit.h"
+#include "route/names.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -311,19 +313,36 @@ static const struct ek_opt_verb table = {
 
 /* Running -------------------------------------------------------------------------- */
 
-/* A name that nobody knows now may be known when the proxy starts: no error. */
+/* A check waits so long for names: a resolver has asked its third server by then. */
+static const int64_t check_us = 15000000;
+
+/* The backends' names, all asked for at once. One that nobody knows now may be known when
+ * the proxy starts: no error. */
 static void warn_of_names(const struct ek_route_config *c)
 {
-    for (size_t i = 0; i < c->n_backends; i++) {
-        const struct ek_route_backend *b = &c->backends[i];
-        struct ek_err err = EK_ERR_INIT;
-        struct ek_address address;
-        if (ek_address_resolve(&address, b->spec.address, &err) == EK_EIO)
+    struct ek_name *names = ek_calloc(c->n_backends + 1, sizeof *names);
+    const char **of = ek_calloc(c->n_backends + 1, sizeof *of);
+    size_t n = 0;
+    for (size_t i = 0; names && of && i < c->n_backends; i++) {
+        if (!ek_address_is_name(c->backends[i].spec.address))
+            continue;
+        of[n] = c->backends[i].spec.name;
+        names[n++].text = c->backends[i].spec.address;
+    }
+    int rc = names && of ? ek_names_ask(names, n, c->resolve, check_us) : EK_ENOMEM;
+    if (rc)
+        fprintf(stderr, "keel route: warning: backends' names were not asked for: %s\n",
+                ek_status_text(rc));
+    for (size_t i = 0; i < n; i++) {
+        if (!rc && names[i].n == 0)
             fprintf(stderr,
                     "keel route: warning: backend '%s': %s; it is down until that name "
                     "is resolved\n",
-                    b->spec.name, err.text);
+                    of[i], names[i].why);
+        ek_free(names[i].list);
     }
+    ek_free(of);
+    ek_free(names);
 }
 
 /* What the words and their file say now. */

@@ -1,5 +1,5 @@
-/* names.h - names that are asked for once, by who must know before it goes on: a
- * reload.
+/* names.h - names that are asked for once, by who must know before it goes on: a reload,
+ * a check.
  *
  * A resolver may hang for longer than anybody can wait, so threads of their own ask, for
  * all names at once (64 at a time), and those that hang are left behind when the time is

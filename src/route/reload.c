@@ -18,8 +18,9 @@
 #include <string.h>
 #include <time.h>
 
-/* Names of new backends are asked for so long, while sessions go on; reports wait. */
-static const int64_t names_us = 5000000;
+/* Names of new backends are asked for so long, while sessions go on; reports wait. A
+ * resolver turns to its second server after 5 s. */
+static const int64_t names_us = 7000000;
 
 /* What becomes of a backend of the new configuration. */
 enum fate { ADDED, CHANGED, KEPT };
